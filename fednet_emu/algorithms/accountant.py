@@ -45,12 +45,12 @@ class Privacy(NamedTuple):
 def epsilon(
     noise_multiplier: float, *, delta: float, rounds: int, rate: float = 1.0, accountant: Accountant = "rdp"
 ) -> float:
-    """Return the privacy loss epsilon after `rounds` rounds; infinite without noise.
+    """Return the privacy loss epsilon after `rounds` rounds; it is infinite if there is no noise.
 
     The standard deviation of the noise on the sum of updates is `noise_multiplier` times the maximum norm of an update.
-    A device takes part in a round with probability `rate`, independently of all others. If `rate` is 1, both
-    accountants are exact. `delta`, the probability of a privacy loss above epsilon, is between 0 and 1, both excluded.
-    `pld` rounds probabilities below 1e-9 to 0.
+    A device participates in a round with probability `rate`, independently of all other devices. `delta`, the
+    probability of a privacy loss above epsilon, is between 0 and 1, both excluded. If `rate` is 1, both accountants are
+    exact. The accountant `pld` rounds probabilities below 1e-9 to 0.
     """
     if rounds == 0 or rate == 0:
         return 0.0
@@ -69,7 +69,7 @@ def epsilon(
 
 @lru_cache(4096)
 def renyi(order: int, noise_multiplier: float, rate: float) -> float:
-    """Renyi divergence of integer order `order` between the outputs of a round with and without a given device."""
+    """Return the Renyi divergence of order `order` between the outputs of a round with and without a given device."""
     k: Array = np.arange(order + 1, dtype=np.float64)
     binomial = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
     sampled = k * math.log(rate) + (order - k) * math.log1p(-rate)
@@ -93,7 +93,7 @@ def _of_gaussian(mu: float, delta: float) -> float:
 def noise_for(target: float, *, delta: float, rounds: int, rate: float = 1.0, accountant: Accountant = "rdp") -> float:
     """Return the smallest noise multiplier for which epsilon after `rounds` rounds is at most `target` > 0.
 
-    The other arguments are those of `epsilon`. The search with the accountant `pld` takes some seconds.
+    The other arguments have the same meaning as in `epsilon`. The search with the accountant `pld` takes some seconds.
 
     Raises:
         FednetError: an argument is out of range, or no noise multiplier is large enough.

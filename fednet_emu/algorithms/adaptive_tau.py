@@ -41,7 +41,8 @@ from fednet_emu.federation import Deferred, Device, Federation, Process, Sgd, Sg
 _CLOSE = 1e-10
 _LEAST_BETA = 1e-5
 NOMINAL = (0.0, _LEAST_BETA, 0.0, 1.0, 1.0)
-"""Estimates and losses that a timing-only run assumes; with these values tau grows to its maximum."""
+"""Values of rho, beta, delta and two losses that a timing-only run, which trains nothing, assumes; with these values
+tau grows to its maximum."""
 
 
 class Cost(NamedTuple):
@@ -88,7 +89,7 @@ class Control:
     ending: int = 0
 
     def searched(self, found: Estimates | None) -> int:
-        """Return the tau that minimises the bound G for the next round; without estimates or costs, the current tau."""
+        """Return the tau that minimises the bound G for the next round, or the current tau if inputs are missing."""
         if found is None or self.cost is None:
             return min(self.tau, self.tau_max)
         step, aggregation = self.cost
@@ -139,13 +140,14 @@ class AdaptiveTau(Algorithm):
     budget_s: float | None = Field(None, gt=0)
     """Simulated time in s for the whole training (R); give this or `budget_j`."""
     budget_j: float | None = Field(None, gt=0)
-    """Energy in J for the whole training (R), counted as in `energy_j` of the summary; give this or `budget_s`."""
+    """Energy in J for the whole training (R), counted like the value `energy_j` of the summary; give this or
+    `budget_s`."""
     phi: float = Field(0.025, gt=0)
     """Control parameter phi of the convergence bound, tuned for the data; 0.025 in the paper (linear classifier)."""
     tau_max: int = Field(100, gt=0)
     """Maximum number of local steps in a round."""
     growth: int = Field(10, gt=1)
-    """Maximum factor gamma by which tau may grow from one round to the next."""
+    """Maximum factor gamma by which the number of local steps tau may grow from one round to the next."""
     fixed_tau: int | None = Field(None, gt=0)
     """Constant number of local steps per round, as a baseline with the same messages and costs; null adapts tau."""
     deadline_s: Deadline = None
@@ -207,7 +209,7 @@ class AdaptiveTau(Algorithm):
         known: dict[Device, tuple[Any, ...]],
         took_s: dict[Device, float],
     ) -> Process:
-        """Process of device `k`: evaluate the received and the best model, take tau steps, and compute a gradient."""
+        """Process of device `k`: evaluate the received and the best model, take `tau` steps, and compute a gradient."""
         at_w = yield k.train(w, self._plan(1, 1.0), t, "control")
         at_best = yield k.loss(best, t, "control", batch_size=self.batch_size)
         began_s = fed.now_s
@@ -223,7 +225,7 @@ class AdaptiveTau(Algorithm):
         return SgdPlan(lr=lr, batch_size=self.batch_size, steps=steps, optimizer=Sgd(weight_decay=self.weight_decay))
 
     def _estimates(self, fed: Federation, arrived: Any) -> tuple[Estimates | None, tuple[float, float] | None]:
-        """Return the estimates, and the losses of the sent and the best model; None for values that no device sent."""
+        """Return the estimates, and the losses of the sent and the best model; None for values that are missing."""
         reports = arrived.part(1)
         if not reports:
             return None, None
@@ -238,7 +240,7 @@ class AdaptiveTau(Algorithm):
         self, fed: Federation, devices: Sequence[Device], took_s: dict[Device, float], began_s: float, began: float,
         tau: int,
     ) -> Cost:  # fmt: skip
-        """Return the cost of a step (slowest device's time, or energy of all devices) and of the rest of the round."""
+        """Return the cost (s or J) of one local step of all devices, and the cost of the rest of the round."""
         if self.budget_j is None:
             step = max((took_s[k] for k in devices), default=0.0) / tau
             return Cost(max(step, 1e-9), max(0.0, fed.now_s - began_s - step * tau))
@@ -282,8 +284,8 @@ def report(
     The entries are 1 if the device has estimates and 0 if not, rho, beta, the loss at `w`, the loss at `best`, and the
     gradient at `w` [P].
 
-    `before` is empty if the device has no estimates. Otherwise `before` holds the device's model w_i at the end of its
-    last round, w_i minus the gradient at w_i, and the loss at w_i.
+    `before` is empty if the device has no estimates. Otherwise `before` contains the device's model w_i at the end of
+    its last round, w_i minus the gradient at w_i, and the loss at w_i.
     """
     x, gradient = _double(w), _double(w) - _double(w_less_gradient)
     at_w = float(loss) + decay / 2 * float(x @ x)
@@ -297,7 +299,7 @@ def report(
 
 
 def averaged(reports: Sequence[Tensor], weights: Sequence[float]) -> tuple[float, ...]:
-    """Return rho, beta, delta (nan if no device has estimates), and the mean losses of `w` and of the best model."""
+    """Return rho, beta, delta (nan if no device has estimates), and the mean losses at the current and best model."""
     rows, weight = np.stack([part.numpy() for part in reports]), np.asarray(weights, np.float64)
     losses = (rows[:, 3:5] * weight[:, None]).sum(0) / weight.sum()
     able = rows[:, 0] > 0

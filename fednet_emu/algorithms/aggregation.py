@@ -30,12 +30,13 @@ from fednet_emu.federation import Arrived, Deferred, Device, Federation
 
 
 class Aggregation(Component):
-    """A rule that aggregates the updates of a round into one."""
+    """A rule that aggregates the updates of a round into one update."""
 
     needs_singles: ClassVar[bool] = True
-    """Whether the rule needs each single update; if false, the mean of the models that arrive is enough."""
+    """Whether the rule needs each single update; if false, the mean of the models that arrive is sufficient."""
     reveals_statistics: ClassVar[bool] = False
-    """Whether the rule guarantees privacy that is lost if devices send running statistics (batch norm)."""
+    """Whether the rule guarantees differential privacy, which is lost if devices send running statistics (batch norm).
+    """
     least: ClassVar[int] = 1
     """Minimum number of updates that the rule can aggregate."""
 
@@ -43,7 +44,7 @@ class Aggregation(Component):
         return ()
 
     def reply(self, fed: Federation, k: Device, w: Deferred, params: Deferred, *told: Deferred) -> Any:
-        """Return the upload of device `k` after training from `w`: `params`, perhaps clipped and with noise."""
+        """Return the upload of device `k` after training from `w` to `params`; a rule may clip it and add noise."""
         return params
 
     @property
@@ -56,13 +57,13 @@ class Aggregation(Component):
     def of(self, fed: Federation, arrived: Arrived, weights: Sequence[float], rate: float | None) -> Deferred:
         """Return the aggregated update, by which the server changes the model that it sent.
 
-        `arrived` has at least `least` replies, whose models are consumed, and `weights` has the weight of each reply.
-        `rate` is the probability of inviting each device, or None if devices are not invited independently.
+        `arrived` has at least `least` replies, whose models are removed from memory, and `weights` has the weight of
+        each reply. `rate` is the probability of inviting each device, or None if devices are not invited independently.
         """
         return fed.defer(self.update, arrived.model, arrived.models)
 
     def privacy(self, rounds: int, rate: float | None) -> Privacy | None:
-        """Privacy guarantee for a device invited to each of `rounds` rounds with probability `rate`, or None."""
+        """Return the privacy guarantee after `rounds` rounds with the invitation probability `rate`, or None."""
         return None
 
     @abstractmethod
@@ -71,7 +72,7 @@ class Aggregation(Component):
 
 
 class Mean(Aggregation):
-    """The mean, with the weights of the algorithm; a single bad update can move the mean anywhere."""
+    """The mean of the updates, with the weights of the algorithm; a single bad update can move the mean anywhere."""
 
     needs_singles = False
 
@@ -126,7 +127,7 @@ class DistanceBased(Aggregation):
         return 2 * self.byzantine + 3
 
     def best(self, updates: Tensor, count: int) -> Tensor:
-        """Return the `count` updates [count, P] with the lowest scores; ties go to the earlier update."""
+        """Return the `count` updates [count, P] with the lowest scores; of equal scores, the earlier comes first."""
         return updates[krum_scores(updates, self.byzantine).sort(stable=True).indices[:count]]
 
 
@@ -141,8 +142,8 @@ class MultiKrum(DistanceBased):
     """The mean of the m updates with the smallest sums of squared distances to their nearest neighbours."""
 
     m: int | None = Field(None, gt=0)
-    """Number of updates in the mean (m); if fewer arrive, all of them are averaged. Null averages n - f of n
-    updates."""
+    """Number of updates in the mean (m); if fewer updates arrive, all of them are averaged. Null averages n - f of n
+    updates, where f is `byzantine`."""
 
     def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
         m = len(models) - self.byzantine if self.m is None else self.m
@@ -150,7 +151,7 @@ class MultiKrum(DistanceBased):
 
 
 def krum_scores(updates: Tensor, byzantine: int) -> Tensor:
-    """Sum [n] of squared distances from each of the `updates` [n, P] to its n - `byzantine` - 2 nearest neighbours."""
+    """Return the sum [n] of squared distances from each of `updates` [n, P] to its n - `byzantine` - 2 neighbours."""
     distances = torch.stack([(updates - one).square().sum(1, dtype=torch.float64) for one in updates])
     distances.fill_diagonal_(-1.0)  # the distance to the update itself sorts first, and is left out
     return distances.sort(1).values[:, 1 : len(updates) - byzantine - 1].sum(1)

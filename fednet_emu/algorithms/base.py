@@ -37,7 +37,7 @@ Invited = Annotated[
         "all; fewer if fewer are present."
     ),
 ]
-"""Type of a setting `cohort`."""
+"""Type of a setting `cohort`: the number of devices, or the share of all devices, that are invited per round."""
 Deadline = Annotated[
     float | None,
     Field(
@@ -46,20 +46,22 @@ Deadline = Annotated[
         "cancelled and left out of the round. Null waits for all devices.",
     ),
 ]
-"""Type of a setting `deadline_s` of a round."""
+"""Type of a setting `deadline_s`: the maximum time in s that the server waits for the devices of a round."""
 Patience = Annotated[float, Field(gt=0)]
-"""Type of a setting `patience_s`: time in s for which a lost message is sent again before its device is given up."""
+"""Type of a setting `patience_s`: the time in s for which a lost message is sent again before its device is left out.
+"""
 RoundPatience = Annotated[
     Patience,
     Field(
         description="How long a lost message is sent again before the round continues without its device (simulated s)."
     ),
 ]
-"""Type of a setting `patience_s` of an algorithm whose rounds wait for all devices."""
+"""Type of a setting `patience_s` (see `Patience`) of an algorithm whose rounds wait for all devices."""
 ROUND_S = 60.0
 """Default `patience_s` in s if all other devices wait for the lost message: one minute."""
 ALONE_S = 604_800.0
-"""Default `patience_s` in s if the other devices continue, and a device that is given up never returns: one week."""
+"""Default `patience_s` in s if the other devices continue while a message is lost: one week. Afterwards the device of
+the lost message is excluded from the rest of the run."""
 
 _FLAGS = ("moves", "single_uploads", "plans_rounds", "at_edges")
 _CHECKS = ("contradictions", "conflicts_with_losses")
@@ -70,22 +72,23 @@ EVENTS = 3
 NO_SERVER_SPEED = Excludes(
     "server.flop_per_s", {None}, "computes on the server", "give server.flop_per_s", got="no speed of it", key="kind"
 )
-"""Rule for algorithms that compute on the server: the scenario must give the server's speed."""
+"""Rule that makes a scenario invalid if its algorithm computes on the server and the speed of the server is not set."""
 
 
 class Algorithm(Component):
     """Base class of algorithms: the fields are the hyper-parameters, and `run` is the server's process."""
 
     uses: ClassVar[frozenset[str]] = frozenset()
-    """The optional parts of a scenario that the algorithm supports; a scenario with any other of these parts is
-    invalid.
+    """Names of the optional features of a scenario that the algorithm supports; a scenario that uses any other of these
+    features is invalid.
 
     uplink-compression, downlink-compression: compressed models. An algorithm that does not send models with
-    `fed.exchange` gives `since` with each uplink, and calls `fed.published` before it sends a model down. sums: replies
-    that are needed only as a sum; plans: rounds whose uplink is planned once the participants are known; polls:
-    requests for the loss of a model; consensus: the mean of the devices' own models; edges: edge servers and their
-    backhaul; sidelink: transfers from device to device; server-samples, server-speed, validation-samples: the settings
-    of `server` for samples, speed and validation samples; steps: different numbers of local steps per device."""
+    `fed.exchange` passes `since` with each uplink, and calls `fed.published` before it sends a model down. sums: an
+    uplink that delivers only the sum of the replies; plans: rounds whose uplink is planned once the participants are
+    known; polls: requests for the loss of a model; consensus: the mean of the devices' own models; edges: edge servers
+    and their backhaul; sidelink: transfers from device to device; server-samples, server-speed, validation-samples: the
+    settings of `server` for samples, speed and validation samples; steps: different numbers of local steps per device.
+    """
     own_learning: ClassVar[bool] = False
     """Whether the algorithm provides its own data and model, so that a scenario must not define them."""
     asynchronous: ClassVar[bool] = False
@@ -119,24 +122,24 @@ class Algorithm(Component):
         return False
 
     def participants(self, count: int) -> int:
-        """Maximum number of devices, out of `count`, that take part in a round; the cohort size if there is one."""
+        """Return the maximum number of participants of a round: the cohort size, or `count` if there is no cohort."""
         cohort = getattr(self, "cohort", None)
         return count if cohort is None else min(cohort_size(cohort, count), count)
 
     def answers(self, count: int) -> int:
-        """Number of replies in a round without losses, for `count` devices; by default one reply per participant."""
+        """Return the number of replies in a round without losses; by default one reply from each participant."""
         return self.participants(count)
 
     def events(self, n_samples: int | None) -> int | None:
-        """Approximate number of transfers and computations per round of a device with `n_samples`; None if unknown."""
+        """Return the approximate number of transfers and computations per round of a device; None if unknown."""
         return EVENTS
 
     def asking_rate(self, count: int) -> float | None:
-        """Probability of inviting each of `count` devices to a round; None if devices are not invited independently."""
+        """Return the probability of inviting each of `count` devices to a round; None if invitations are dependent."""
         return None
 
     def privacy(self, rounds: int, count: int, *, always_there: bool) -> Privacy | None:
-        """Privacy guarantee for one of `count` devices after `rounds` rounds; None if there is no bound.
+        """Return the privacy guarantee for one of `count` devices after `rounds` rounds; None if there is no bound.
 
         If `always_there` is False, participation depends on the presence of devices as well as on random sampling.
         """
@@ -171,9 +174,9 @@ class LocalTraining(Algorithm):
     batch_size: int | None = Field(20, gt=0)
     """Samples per gradient step; null takes all of the device's samples."""
     local_epochs: int | None = Field(None, gt=0)
-    """Passes over the device's samples per round; 1 unless this or `local_steps` is given."""
+    """Number of passes over the device's samples per round; null is 1 if `local_steps` is also null."""
     local_steps: int | None = Field(None, gt=0)
-    """Gradient steps per round, instead of `local_epochs`."""
+    """Number of gradient steps per round; can be set instead of `local_epochs`."""
     local_optimizer: AnyOptimizer = Sgd()
     """Optimizer of the devices; its state is reset in every round."""
     lr_schedule: AnySchedule = Constant()
@@ -183,7 +186,7 @@ class LocalTraining(Algorithm):
     limit."""
     dp_sgd: PrivateSgd | None = None
     """DP-SGD: per-sample gradients are clipped and noise is added, which hides single samples in uploaded models. The
-    summary of a run gives the upper bound on a sample's privacy loss as `sample_epsilon`. Null disables DP-SGD."""
+    summary of a run contains the upper bound on a sample's privacy loss as `sample_epsilon`. Null disables DP-SGD."""
     sends_models: ClassVar[bool] = False
     """Whether devices send only models that result from their local steps."""
     plain_steps: ClassVar[bool] = False
@@ -202,11 +205,12 @@ class LocalTraining(Algorithm):
             raise ValueError("devices send more than models, which dp_sgd does not hide; leave it out")
 
     def sample_privacy(self, rounds: int, n_samples: Iterable[int]) -> dict[str, float]:
-        """Return the largest epsilon of any sample after `rounds` rounds, and delta; an empty dict without DP-SGD.
+        """Return the largest privacy loss epsilon of any sample after `rounds` rounds, and delta, as a dict.
 
-        `n_samples` holds the number of samples of each device. `sample_epsilon` counts one noisy release for each pass
-        of a device over its samples. `sample_epsilon_as_poisson` makes the usual assumption that each batch is a
-        Poisson sample, although batches are taken from shuffled samples here.
+        The dict is empty if DP-SGD is disabled. `n_samples` contains the number of samples of each device. The value
+        `sample_epsilon` counts one noisy release for each pass of a device over its samples. The value
+        `sample_epsilon_as_poisson` makes the usual assumption that each batch is a Poisson sample, although batches are
+        taken from shuffled samples here.
         """
         private, plan = self.dp_sgd, self.plan
         if private is None:
@@ -277,7 +281,8 @@ class Synchronous(LocalTraining):
             t: index of the round, from 0.
             message: the message, as for `Federation.exchange`. If the message is a model, or a tuple that starts with a
                 model, devices receive the published (perhaps compressed) version of this model.
-            client: process `client(fed, k, *parts, t, *args)` of a device `k`.
+            client: process `client(fed, k, *parts, t, *args)` of a device `k`, where `parts` are the values in the
+                received message.
             args: further arguments of `client`.
             down: number of scalars that a device receives, for time estimates; by default the size of the message or
                 model.
@@ -311,7 +316,7 @@ class Synchronous(LocalTraining):
         return arrived
 
     def invited(self, fed: Federation, t: int, message: Any, sampler: CohortSampler) -> Process:
-        """Process that returns the list of devices to invite in round `t`, in order."""
+        """Process that returns the list of the devices to invite in round `t`."""
         return sampler.cohort(t, message)
 
     @property

@@ -11,14 +11,14 @@ from fednet_emu.algorithms.base import Algorithm, Deadline, LocalSteps, LocalTra
 from fednet_emu.federation import CohortSize, Delivery, Federation, LocalStep, Process
 
 LONGEST_S = 1e9
-"""Maximum simulated time of a run, in s."""
+"""Simulated time in s after which a run without training ends at the latest."""
 
 
 class Idle(Algorithm):
     """No federation: nothing is trained or sent until `stop.simulated_s`.
 
-    With `traffic`, the other users send the same files as in a run of another algorithm with the same seed. The
-    difference between the two runs is then the cost that the federation causes for these users.
+    If `traffic` is set, the other users of the network send the same files as in a run of another algorithm with the
+    same seed. The difference between the two runs is then the cost that the federation causes for these users.
     """
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -45,7 +45,7 @@ class LocalOnly(LocalTraining):
     deadline_s: Deadline = None
 
     def run(self, fed: Federation) -> Process:
-        """Run rounds without a server, as a baseline with the same local work; a late device keeps its old model."""
+        """Run rounds in which devices train without a server; a late device keeps its old model."""
         models = [fed.initial_model()] * fed.n_devices
         for t in fed.rounds():
             cohort = yield fed.cohort(self.cohort, t)
@@ -63,8 +63,8 @@ class LocalOnly(LocalTraining):
 class Individual(LocalSteps):
     """One device trains on its own samples and sends nothing; its model is evaluated on the samples of all devices.
 
-    A study over the setting `device` gives the quantity Ind_j of the ASPIRE paper for each device j. The largest
-    worst-case accuracy of these runs is the paper's max Ind_j.
+    A study that varies the setting `device` yields the quantity Ind_j of the ASPIRE paper for each device j. The
+    largest worst-case accuracy of these runs is the paper's max Ind_j.
     """
 
     ships_no_base = "no server sends anything"

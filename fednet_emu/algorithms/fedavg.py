@@ -47,11 +47,11 @@ class FedAvg(Synchronous):
     Kinds that compare updates keep all updates of a round in memory, and do not change the model if too few updates
     arrive."""
     server_optimizer: AnyServerOptimizer | None = None
-    """How the server moves its model along the aggregated update; with null, the server takes plain steps of size
+    """How the server moves its model along the aggregated update; if null, the server takes plain steps of size
     `server_lr`."""
     server_lr: float | None = Field(None, ge=0)
-    """Step size of the server, by which it multiplies the aggregated update; null is 1. Not with `server_optimizer`,
-    which has its own `lr`."""
+    """Step size of the server, by which it multiplies the aggregated update; null is 1. Must be null if
+    `server_optimizer` is set, which has its own `lr`."""
 
     def _check(self) -> None:
         super()._check()
@@ -73,7 +73,7 @@ class FedAvg(Synchronous):
         return LocalStep(self.plan, reply=self.aggregation.protected)
 
     def message(self, fed: Federation, w: Deferred) -> Any:
-        """The message to the devices of a round: model `w`, with the values that the aggregation rule adds to it."""
+        """Return the message to the devices of a round: model `w`, with the values that the aggregation rule adds."""
         told = self.aggregation.sent_along(fed)
         return (w, *told) if told else w
 
@@ -113,7 +113,7 @@ class Server:
         self._memory: Deferred | None = None
 
     def step(self, arrived: Arrived) -> Deferred:
-        """Return the server's model after a round with the given replies; free the memory of received models."""
+        """Return the server's model after a round with the replies `arrived`, and free the memory of these replies."""
         own, server, fed, w = self._settings, self._optimizer, self._fed, arrived.model
         if len(arrived) < own.aggregation.least:
             return w
@@ -130,14 +130,14 @@ class Server:
 
 
 def started(server: ServerOptimizer, w: Tensor, statistics: int) -> Memory:
-    """The initial state of a server optimizer for the parameters of model `w` [P], without its `statistics` entries."""
+    """Return the initial state of a server optimizer for model `w` [P] without its last `statistics` entries."""
     return server.start(w[: len(w) - statistics])
 
 
 def stepped(
     server: ServerOptimizer, w: Tensor, update: Tensor, memory: Memory, statistics: int
 ) -> tuple[Tensor, Memory]:
-    """The model [P] and the state after a server step; the update is added to the last `statistics` entries."""
+    """Return the model [P] and the state after a server step; the last `statistics` entries are `w` + `update`."""
     n = len(w) - statistics
     after, memory = server.step(w[:n], update[:n], memory)
     return (torch.cat([after, (w + update)[n:]]) if statistics else after), memory

@@ -38,13 +38,14 @@ class PartialWork(Component):
 
     @abstractmethod
     def steps(self, fed: Federation, k: Device, plan: SgdPlan, t: int, upload_bit: int) -> int:
-        """Number of steps, at least 1, that device `k` takes if it starts training by `plan` in round `t` now.
+        """Return the number of steps, at least 1, that device `k` takes in round `t` if it starts training now.
 
-        The device is invited and has samples. `upload_bit` is the size of the device's upload in bits, without headers.
+        The device is invited and has samples. `plan` contains all its local steps. `upload_bit` is the size of the
+        device's upload in bits, without headers.
         """
 
     def plan(self, fed: Federation, k: Device, plan: SgdPlan, t: int, upload_bit: int) -> SgdPlan:
-        """Return `plan`, shortened to the number of steps that device `k` takes."""
+        """Return `plan`, shortened to the number of steps that device `k` takes in round `t`."""
         steps = self.steps(fed, k, plan, t, upload_bit)
         return plan if steps == plan.n_steps(k.n_samples) else replace(plan, epochs=None, steps=steps)
 
@@ -61,8 +62,8 @@ class FullWork(PartialWork):
 class UntilDeadline(PartialWork):
     """A device takes as many steps as fit before the deadline, with time left for the upload, but at least one.
 
-    A device estimates the number of steps from its nominal speed and the mean rate of its link. The device does not
-    know its slowdowns (`straggler`), the fading, or the other senders, so it may still be late.
+    A device estimates the number of steps from its nominal speed and the mean rate of its link. The estimate ignores
+    slowdowns of the device (`straggler`), fading, and other senders, so the device may still be late.
     """
 
     kind = "deadline"
@@ -171,7 +172,7 @@ class FedProx(FedAvg):
 
 
 class Pull(NamedTuple):
-    """Factor mu for the next round, mean loss of the last round, and number of rounds in a row with a falling loss."""
+    """State of the adaptive mu: mu for the next round, last mean loss, and consecutive rounds with a falling loss."""
 
     mu: float
     loss: float | None
@@ -179,7 +180,7 @@ class Pull(NamedTuple):
 
 
 def adapted(pull: Pull, losses: Sequence[float], weights: Sequence[float], step: float, falls: int) -> Pull:
-    """Return `pull` with mu + `step` if the mean loss rises, or mu - `step` if it has fallen `falls` times in a row."""
+    """Return the state with mu + `step` if the mean loss rises, or mu - `step` after `falls` falls in a row."""
     loss = float(np.average(losses, weights=weights))
     if pull.loss is None:
         return Pull(pull.mu, loss, 0)

@@ -7,8 +7,8 @@ rounded to a grid: the masses of p and q between two grid points are moved to th
 preserved, which can only increase epsilon: Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, "Connect the Dots: Tighter
 Discrete Approximations of Privacy Loss Distributions", PoPETs 2022, https://arxiv.org/abs/2207.04380.
 
-Ignored here: noise beyond ten standard deviations (probability 1e-23), and rounding errors of the Fourier transform
-(below 1e-10).
+Two effects are neglected: noise beyond ten standard deviations (probability 1e-23), and rounding errors of the Fourier
+transform (below 1e-10).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scipy.special import logsumexp, ndtr
 from fednet_emu.arrays import Array
 
 STEP = 1e-4
-"""Distance between the points of the grid of losses; larger if the grid would have too many points."""
+"""Distance between the points of the grid of privacy losses; it is increased if the grid would have too many points."""
 LEAST_DELTA = 1e-9
 """Smallest delta for which rounding errors of the Fourier transform do not matter."""
 _MOST, _REACH, _BEYOND = 2**20, 10.0, 1e-6
@@ -53,9 +53,9 @@ def epsilon(noise_multiplier: float, *, delta: float, rounds: int, rate: float) 
 
 @lru_cache(8)
 def losses(noise_multiplier: float, rate: float, step: float, *, adding: bool) -> Losses:
-    """Return the distribution of the loss ln(p / q) under p or, if `adding`, of the loss ln(q / p) under q.
+    """Return the distribution of the privacy loss of a round, ln(p / q) under p or, if `adding`, ln(q / p) under q.
 
-    The densities p and q are described at the top of this file.
+    Here p and q are the densities of the noisy sum of updates with and without a given device.
     """
     z, q = noise_multiplier, rate
     low, high = _ends(z, q)
@@ -76,7 +76,7 @@ def losses(noise_multiplier: float, rate: float, step: float, *, adding: bool) -
 
 
 def _ends(z: float, q: float) -> tuple[float, float]:
-    """The losses at two noisy sums: ten standard deviations below 0, and ten standard deviations above 1."""
+    """Return the privacy losses at two noisy sums: ten standard deviations below 0, and as many above 1."""
     low, high = (
         np.logaddexp(math.log1p(-q), math.log(q) + (2 * x - 1) / (2 * z * z)) for x in (-_REACH * z, 1 + _REACH * z)
     )
@@ -84,7 +84,7 @@ def _ends(z: float, q: float) -> tuple[float, float]:
 
 
 def _masses(x: Array) -> Array:
-    """Standard normal probability [n - 1] between neighbouring entries of `x` [n], accurate in both tails."""
+    """Return the standard normal probability [n - 1] between neighbours in `x` [n], accurate in both tails."""
     low, high = ndtr(x), ndtr(-x)
     return np.asarray(np.where(x[:-1] > 0, high[:-1] - high[1:], low[1:] - low[:-1]))
 
@@ -97,11 +97,10 @@ def _centred(own: Losses) -> tuple[int, Array]:
 
 
 def _reach(own: Losses, rounds: int, tail: float) -> tuple[int, int]:
-    """Distances above and below the mean, in grid points, that the sum exceeds with probability at most `tail`.
+    """Return the distances above and below the mean, in grid points, that the sum of losses rarely exceeds.
 
-    The sum is over the losses of all rounds.
-
-    The distances follow from the Chernoff bound, minimised over some orders.
+    The sum is over the losses of all `rounds` rounds, and exceeds each distance with probability at most `tail`. The
+    distances follow from the Chernoff bound, minimised over a fixed set of orders.
     """
     _, value = _centred(own)
     with np.errstate(divide="ignore"):
@@ -114,7 +113,7 @@ def _reach(own: Losses, rounds: int, tail: float) -> tuple[int, int]:
 
 
 def _of(own: Losses, rounds: int, delta: float, above: int, below: int) -> float:
-    """Return the epsilon for the sum of the losses of `rounds` rounds.
+    """Return the epsilon at `delta` for the sum of the losses of `rounds` rounds with the loss distribution `own`.
 
     Except with probability `_BEYOND` * `delta`, the sum is at most `above` grid points above its mean and at most
     `below` points below its mean.

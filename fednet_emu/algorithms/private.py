@@ -31,7 +31,7 @@ COUNT_NOISE = 20
 
 
 class _Private(Aggregation):
-    """Base class of both privacy rules."""
+    """Base class of the aggregation rules with differential privacy: clipped updates with Gaussian noise."""
 
     needs_singles = False
     reveals_statistics = True
@@ -59,8 +59,8 @@ class LocalPrivacy(_Private):
 
     The noise of the mean of n updates then has n times the variance of noise added by a server. Epsilon compares a
     device that sends an update in every round with a device that sends no updates; random sampling of devices does not
-    lower epsilon, because the server knows the sender of each update. All weights are 1. Post-processing of an update
-    (compression, a sum over the air) does not increase epsilon.
+    lower epsilon, because the server knows the sender of each update. All updates have the weight 1. Post-processing of
+    an update (compression, a sum over the air) does not increase epsilon.
     """
 
     kind = "local-dp"
@@ -92,7 +92,11 @@ class AdaptiveClipping(Component):
         return asked / COUNT_NOISE if self.count_noise is None else self.count_noise
 
     def moved(self, limit: float, within: Sequence[float], asked: float, streams: Streams, name: Any) -> float:
-        """Return the next round's clipping norm; `within` holds 1 for each update of norm at most `limit`, else 0."""
+        """Return the clipping norm of the next round, after a round with the clipping norm `limit`.
+
+        `within` contains 1 for each update with a norm of at most `limit`, else 0. `asked` is the mean number of
+        invited devices. The number of updates within the norm is noisy; the noise is from the random stream `name`.
+        """
         drawn = float(streams(*name, "count").standard_normal())
         share = (sum(within) + self.noise(asked) * drawn) / asked
         return limit * math.exp(-self.lr * (share - self.quantile))
@@ -102,11 +106,11 @@ class CentralPrivacy(_Private):
     """DP-FedAvg: the sum of clipped updates, plus Gaussian noise, divided by the mean number of invited devices.
 
     McMahan, Ramage, Talwar, Zhang, ICLR 2018. Each device scales its whole update down to a norm of at most
-    `clip_norm`; all weights are 1. Devices must be invited independently of each other: `selection: poisson`, or `all`.
-    Noise is added even in a round without invitations or replies. `fednet check` gives the privacy loss of
-    `stop.rounds` rounds; `epsilon` in the summary and in the series `privacy` is the loss so far. If devices can be
-    absent, epsilon is computed without privacy amplification by sampling, because participation then depends on more
-    than random sampling.
+    `clip_norm`; all updates have the weight 1. Devices must be invited independently of each other: `selection:
+    poisson`, or `all`. Noise is added even in a round without invitations or replies. `fednet check` gives the privacy
+    loss of `stop.rounds` rounds; `epsilon` in the summary and in the series `privacy` is the loss so far. If devices
+    can be absent, epsilon is computed without privacy amplification by sampling, because participation then depends on
+    more than random sampling.
     """
 
     kind = "dp"
@@ -117,16 +121,16 @@ class CentralPrivacy(_Private):
     distributions, which gives a smaller epsilon, but takes tenths of a second per round."""
     adaptive: AdaptiveClipping | None = None
     """How the clipping norm follows the update norms, starting at `clip_norm`. Each device receives the clipping norm
-    with the model, and sends with its update whether the update's norm was within: one scalar in each direction.
-    `noise_multiplier` then applies to the noise on the sum and the noise on the count together, so epsilon does not
-    change. Null keeps the clipping norm constant."""
+    with the model, and sends with its update whether the norm of the update was at most this norm: one scalar in each
+    direction. `noise_multiplier` then applies to the noise on the sum and the noise on the count together, so epsilon
+    does not change. Null keeps the clipping norm constant."""
 
     @property
     def needs_singles(self) -> bool:  # type: ignore[override]
         return self.adaptive is not None  # sums of models do not contain the count
 
     def sum_noise(self, asked: float) -> float:
-        """Standard deviation of the noise on the sum of updates, divided by the clipping norm (z_Delta).
+        """Return the standard deviation of the noise on the sum of updates, divided by the clipping norm (z_Delta).
 
         With adaptive clipping, the value is above `noise_multiplier`, so that the sum and the count together have the
         privacy guarantee of `noise_multiplier`.
@@ -214,11 +218,11 @@ def clipped(params: Tensor, w: Tensor, limit: float) -> Tensor:
 
 
 def is_within(params: Tensor, w: Tensor, limit: float) -> float:
-    """Return 1 if the norm of the update from `w` [P] to `params` [P] is at most `limit` (b_k), else 0."""
+    """Return 1 if the norm of the update from `w` [P] to `params` [P] is at most `limit`, else 0 (b_k in the paper)."""
     return float((params - w).norm(dtype=torch.float64) <= limit)
 
 
 def noised(params: Tensor, w: Tensor, limit: float, noise_multiplier: float, streams: Streams, name: Any) -> Tensor:
-    """Return `params` [P] with the update from `w` [P] clipped to `limit`, plus noise from the random stream `name`."""
+    """Return `params` [P] with the update from `w` [P] clipped to norm `limit`, plus Gaussian noise per parameter."""
     noise = torch.from_numpy(streams(*name).standard_normal(w.numel())).to(w)
     return clipped(params, w, limit) + noise * (noise_multiplier * limit)

@@ -26,7 +26,7 @@ from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
 
 Memory = tuple[Tensor, ...]
-"""State of a server optimizer between rounds: vectors [P]."""
+"""State of a server optimizer between rounds: vectors [P] with one entry per parameter."""
 
 
 class ServerOptimizer(Component):
@@ -40,7 +40,7 @@ class ServerOptimizer(Component):
 
     @abstractmethod
     def step(self, w: Tensor, update: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        """Return the new model [P] and state; `w` [P], `update` [P] and `memory` are not modified."""
+        """Return the new model [P] and state after a step along `update` [P]; the arguments are not modified."""
 
 
 class ServerSgd(ServerOptimizer):
@@ -68,7 +68,7 @@ class ServerMomentum(ServerOptimizer):
         return (torch.zeros_like(w),)
 
     def step(self, w: Tensor, update: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        """Return the model w + lr m, where m <- beta m + update is the decaying sum."""
+        """Return the model w + lr m and the new state m, where m <- beta m + update is the decaying sum of updates."""
         m = self.beta * memory[0] + update
         return w + self.lr * m, (m,)
 
@@ -88,14 +88,14 @@ class AdaptiveServer(ServerOptimizer):
         return torch.zeros_like(w), torch.full_like(w, self.tau**2)
 
     def step(self, w: Tensor, update: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        """Return the model w + lr m / (sqrt(v) + tau), with the new v, and m <- beta1 m + (1 - beta1) update."""
+        """Return the model w + lr m / (sqrt(v) + tau) and the new state, m <- beta1 m + (1 - beta1) update and v."""
         m = self.beta1 * memory[0] + (1 - self.beta1) * update
         v = self.spread(memory[1], update.square())
         return w + self.lr * m / (v.sqrt() + self.tau), (m, v)
 
     @abstractmethod
     def spread(self, v: Tensor, square: Tensor) -> Tensor:
-        """Return the new v [P], from the previous `v` and the squared update `square` [P]."""
+        """Return the new denominator state v [P], from the previous `v` and the squared update `square` [P]."""
 
 
 class ServerAdagrad(AdaptiveServer):
@@ -125,7 +125,8 @@ class ServerYogi(AdaptiveServer):
 
     kind = "yogi"
     beta2: float = Field(0.99, ge=0, lt=1)
-    """Rate beta_2 of the squared updates: v changes by at most (1 - beta_2) times the squared update."""
+    """Rate beta_2 of the squared updates: the state v of the denominator changes by at most (1 - beta_2) times the
+    squared update."""
 
     def spread(self, v: Tensor, square: Tensor) -> Tensor:
         return v - (1 - self.beta2) * square * torch.sign(v - square)

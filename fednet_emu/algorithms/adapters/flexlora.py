@@ -39,7 +39,7 @@ class FlexLora(Ranked):
 
 
 def split(own: Sequence[Factors], weights: Sequence[float], rank: int) -> Factors:
-    """Return the factors B and A of rank `rank` whose product is nearest to the weighted sum of products B A [m, n].
+    """Return factors B and A of rank `rank` whose product is nearest to the weighted sum of products B A [m, n].
 
     The sum itself is never computed. The norms of the columns of B [m, rank] are the singular values in descending
     order; the rows of A [rank, n] have norm 1.

@@ -6,7 +6,7 @@ Adaptations", NeurIPS 2024, https://arxiv.org/abs/2409.05976
 The server stacks the received adapters, B = [B_1 .. B_K] and A = [p_1 A_1; ..; p_K A_K], so that B A = sum p_k B_k A_k
 for any ranks. Each device adds (alpha / rank) B A to its own copy of the weights, and starts with new adapters.
 
-Differences from the paper: a device that missed rounds receives all stacks that it lacks when it takes part again, or
+Differences from the paper: a device that missed rounds receives all stacks that it lacks when it is invited again, or
 the weights themselves if these have fewer scalars. New adapters have one A for all devices, of which each device takes
 the rows up to its rank. A is drawn from a shared seed, so it is not transmitted. If the initial B is not zero, B A is
 added to the weights before the first round. All devices use the factor alpha / rank of the global model. Trained
@@ -82,9 +82,9 @@ class Flora(Ranks):
     ) -> Process:
         """Process of device `k`: add the received stacks to the weights, train new adapters, and send the adapters.
 
-        `own` holds each device's part of the model and the values of this part. `base` holds the server's weights,
-        which equal the device's weights. `has` [devices] holds the number of stack scalars sent to each device, and
-        `size` is the number of scalars in all stacks so far.
+        For each device, `own` contains the selection of adapter rows and parameters that the device trains, and their
+        values. `base` contains the server's weights, which equal the device's weights. `has` [devices] contains the
+        number of stack scalars sent to each device, and `size` is the number of scalars in all stacks so far.
         """
         has[k.index] = size
         part, start = own[k.index]
@@ -98,7 +98,8 @@ def grown(
 ) -> Tensor:
     """Return the weights `base` [base_size] plus the weighted sum of the products B A of all devices' adapters.
 
-    `models` holds the values of the `parts`. The `weights` are normalised to a sum of 1.
+    The parameters that a device trains are described by `parts`, and their values are in `models`, with one entry per
+    device. The `weights` are normalised to a sum of 1.
     """
     whole = (part.padded(model, len(adapters.others)) for part, model in zip(parts, models, strict=True))
     share = [weight / sum(weights) for weight in weights]
@@ -113,6 +114,6 @@ def grown(
 
 
 def averaged(w: Tensor, parts: Sequence[Part], models: Sequence[Tensor], weights: Sequence[int]) -> Tensor:
-    """Return the weighted mean [P] of the trained `parts`; only parameters that all devices train are meaningful."""
+    """Return the weighted mean [P] of the devices' models; only parameters that all devices train are meaningful."""
     own = zip(weights, parts, models, strict=True)
     return w + sum(n / sum(weights) * (part.padded(model, len(w)) - w) for n, part, model in own)

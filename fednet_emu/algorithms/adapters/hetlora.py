@@ -4,7 +4,7 @@ Cho, Liu, Xu, Fahrezi, Joshi: "Heterogeneous LoRA for Federated Fine-tuning of O
 https://arxiv.org/abs/2401.06432
 
 Differences from the paper: ranks are constant (no self-pruning). The weight of a device is the Frobenius norm over all
-its products B_k A_k together. With `per_row`, adapter rows that a device lacks do not count as zeros.
+its products B_k A_k together. If `per_row` is set, adapter rows that a device lacks do not count as zeros.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class HetLora(Ranked):
 
     kind = "hetlora"
     per_row: bool = False
-    """Whether each adapter row is averaged only over the devices that hold the row. If false, as in the paper, a row
+    """Whether each adapter row is averaged only over the devices that have the row. If false, as in the paper, a row
     counts as zero on devices that lack the row, so that rows held by few devices shrink from round to round."""
 
     def merged(
@@ -40,7 +40,7 @@ class HetLora(Ranked):
 
 
 def norms(adapters: Adapters, models: Tensor) -> Tensor:
-    """Frobenius norm [n] over all products B A of each of the `models` [n, P]; all ones if every norm is zero."""
+    """Return the Frobenius norm [n] over all products B A of each of the `models` [n, P]; all 1 if all norms are 0."""
     squares = [
         sum(((its.b.T @ its.b) * (its.a @ its.a.T)).sum() for its in adapters.factors(model)) for model in models
     ]

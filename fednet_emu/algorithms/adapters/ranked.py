@@ -1,4 +1,4 @@
-"""Rounds in which each device holds the server's LoRA adapters up to the rank of the device."""
+"""Rounds in which each device trains the server's LoRA adapters up to the rank of the device."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from fednet_emu.learning.models.low_rank import Adapters, Part
 
 
 class Ranks(Synchronous):
-    """A device of rank r has the first r rows of each A, the first r columns of each B, and all other parameters.
+    """A device of rank r trains the first r rows of each A, the first r columns of each B, and all other parameters.
 
-    The device trains and sends these parameters. Rows and columns that it lacks stay zero.
+    The device sends these parameters. The rows and columns above its rank stay zero.
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression"})
     ranks: tuple[Annotated[int, Field(gt=0)], ...] = Field(min_length=1)
     """Adapter ranks that are assigned to devices; none may exceed the rank of the model's adapters."""
     rank_assignment: Literal["by-speed", "in-turn"] = "by-speed"
-    """Assignment of the ranks to devices. by-speed: in groups of equal size, the slowest devices get the lowest rank;
-    in-turn: device 0 gets the first rank, device 1 the second, and so on, cyclically."""
+    """Assignment of the ranks to devices. by-speed: devices are sorted by speed into groups of equal size, and the
+    slowest group has the lowest rank; in-turn: device 0 has the first rank, device 1 the second, and so on, cyclically.
+    """
 
     def parts(self, fed: Federation, adapters: Adapters) -> list[Part]:
         if max(self.ranks) > adapters.rank:
@@ -45,7 +46,7 @@ class Ranks(Synchronous):
 
 
 class Ranked(Ranks):
-    """An algorithm whose server holds the full adapters, and sends each device the part up to the device's rank."""
+    """An algorithm whose server has the full adapters, and sends each device the adapters up to the device's rank."""
 
     def run(self, fed: Federation) -> Process:
         adapters, w = Adapters(fed.task.model), fed.initial_model()
@@ -69,7 +70,7 @@ class Ranked(Ranks):
     def merged(
         self, adapters: Adapters, w: Tensor, parts: Sequence[Part], models: Sequence[Tensor], weights: Sequence[int]
     ) -> Tensor:
-        """Return the model [P] after a round, from the trained parts and the sample counts of at least one device."""
+        """Return the model [P] after a round, from trained parameters and sample counts of at least one device."""
 
 
 def own_message(keys: Sequence[Any], sent: Mapping[Any, Deferred], k: Device) -> Deferred:

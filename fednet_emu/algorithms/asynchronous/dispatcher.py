@@ -21,25 +21,25 @@ from fednet_emu.federation.rounds import is_standstill
 
 
 class Concurrent(LocalTraining):
-    """An algorithm that keeps several devices busy; each trains the model that was current when it was invited."""
+    """An algorithm that keeps several devices busy; each device trains the model that is current at its invitation."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression"})
     asynchronous: ClassVar[bool] = True
 
     deadline_s: float | None = Field(None, gt=0)
-    """Maximum time from the invitation of a device to its reply (simulated s); later, the device is cancelled, and
-    another device is invited. Null sets no limit."""
+    """Maximum time from the invitation of a device to its reply (simulated s). After this time the device is cancelled,
+    and another device is invited. Null sets no limit."""
     concurrency: int = Field(10, gt=0)
     """Number of busy devices: the server invites this number at the start, and one more device after each reply or
-    loss. Fewer are busy if fewer devices have samples or are present."""
+    loss. Fewer devices are busy if fewer have samples or are present."""
 
     def participants(self, count: int) -> int:
         return min(self.concurrency, count)
 
     def next(self, fed: Federation, t: int, w: Deferred, client: Client) -> Process:
-        """Keep devices busy with model `w` of version `t` until a device replies; return the reply as an `Arrival`.
+        """Keep devices busy with model `w` of version `t` until a device replies; return this reply as an `Arrival`.
 
-        At its invitation number n, counted from 0, device `k` runs `client(fed, k, w, n)`.
+        The process that runs on device `k` at its invitation number n, counted from 0, is `client(fed, k, w, n)`.
         """
         dispatcher = fed.state(Dispatcher, lambda: Dispatcher(fed, self.concurrency, self.deadline_s, self.plan))
         arrival: Arrival = yield from dispatcher.next(t, w, client)
@@ -63,8 +63,9 @@ class Dispatcher:
     The next device is drawn uniformly among the idle devices that are present. If none is present, the first idle
     device that returns is invited. After a lost or late reply the server invites another device. Replies that arrive at
     the same instant are returned in the order of devices. New devices are invited only after all of these replies, so
-    that they receive a model that includes them. Without mobility, a device out of reach is not invited again. If the
-    caller of the run answers the question `dispatch` (`Federation.outside`), the answer replaces the random draw.
+    that they receive a model that includes them. If devices do not move, a device whose link cannot carry data is not
+    invited again. If the caller of the run takes the decision `dispatch` (`Federation.outside`), its choice replaces
+    the random draw.
     """
 
     def __init__(self, fed: Federation, concurrency: int, deadline_s: float | None, plan: SgdPlan) -> None:
@@ -83,7 +84,7 @@ class Dispatcher:
             self._work = RoundWork(fed, plan, fed.task.model.size, fed.task.model.size)
 
     def next(self, version: int, w: Deferred, client: Client) -> Process:
-        """Keep devices busy running `client` with model `w` of version `version` until a reply arrives; return it."""
+        """Run the process `client` with model `w` on devices until a reply arrives; return the earliest reply."""
         self._version, self._asked_to = version, (w, client)
         while not self._came:
             if not self._left:
@@ -126,7 +127,7 @@ class Dispatcher:
         self._inbox.put(k.index, (k, answer, version))
 
     def _somebody(self) -> Process:
-        """Draw an idle device; draw again if another waiting process has taken that device."""
+        """Draw and return an idle device; draw again if another invitation has taken the device in the meantime."""
         while True:
             self._draws += 1
             number, among = self._draws, np.array(sorted(self._idle), dtype=np.int64)
@@ -140,7 +141,7 @@ class Dispatcher:
                     return k
 
     def _decided(self, there: list[Device], number: int, history: History) -> Process:
-        """Return a list with the next device, chosen by the run's caller, or at random if the caller says None."""
+        """Return a list with the next device, chosen by the run's caller, or at random if the caller returns None."""
         fed, rng = self._fed, self._fed.streams("cohort", "asked", number)
         idle = np.array([k.index for k in there if k.index in self._idle])
         if not len(idle):
@@ -156,7 +157,7 @@ class Dispatcher:
 
 
 def record_arrival(fed: Federation, step: int, arrival: Arrival) -> int:
-    """Add a reply to the series `activations`; return the staleness of the reply, for a server at version `step`."""
+    """Add a reply to the series `activations`; return its staleness, `step` minus the version of its start model."""
     staleness = step - arrival.version
     k, arrived_s = arrival.device.index, arrival.arrived_s
     fed.ledger.record("activations", step=step + 1, device=k, arrived_s=arrived_s, staleness=staleness)

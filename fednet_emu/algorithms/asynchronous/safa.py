@@ -42,7 +42,7 @@ from fednet_emu.federation import Deferred, Delivery, Device, Federation, Inbox,
 
 @dataclass(slots=True)
 class Client:
-    """The state of one device, on the device and at the server."""
+    """State of one device, partly on the device (its model) and partly at the server (its entry in the cache)."""
 
     device: Device
     w: Deferred  # the model on the device
@@ -67,8 +67,8 @@ class Safa(LocalTraining):
     fraction: float = Field(0.5, gt=0, le=1)
     """Quota of a round, as a share of all devices that have samples (the paper's C), rounded up to whole devices."""
     lag_tolerance: int = Field(5, gt=0)
-    """Maximum lag in rounds (the paper's tau). A device whose latest model in time is older than this lag restarts from
-    the global model. With 1, no device continues across rounds."""
+    """Maximum lag in rounds (the paper's tau). A device whose latest model that arrived in time is older than this lag
+    restarts from the global model. If the lag is 1, no device continues across rounds."""
 
     def run(self, fed: Federation) -> Process:
         w, inbox = fed.initial_model(), fed.inbox()
@@ -109,7 +109,7 @@ class Safa(LocalTraining):
         return deprecated
 
     def client(self, fed: Federation, client: Client, w: Deferred | None, t: int, inbox: Inbox) -> Process:
-        """Process of a device: receive the model if the server sends one, train its own model, and send it."""
+        """Process of a device: receive the model `w` if it is not None, train the device's model, and send it."""
         k, answer = client.device, None
         if w is not None:
             answer = yield fed.downlink(k, w)
@@ -124,7 +124,7 @@ class Safa(LocalTraining):
         inbox.put(k.index, (client, answer))
 
     def _select(self, fed: Federation, clients: Sequence[Client], inbox: Inbox, t: int) -> Process:
-        """Wait until devices that were not picked in the previous round fill the quota, or the round ends."""
+        """Wait until the quota is met or the round ends; return the picked models and the undrafted models."""
         quota = math.ceil(round(self.fraction * len(clients), 9))
         picked: list[Came] = []
         others: list[Came] = []

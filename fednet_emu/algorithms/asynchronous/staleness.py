@@ -33,7 +33,7 @@ class Polynomial(Staleness):
     """The weight falls as a power: s = (tau + 1)^-a."""
 
     a: float = Field(0.5, ge=0)
-    """Exponent a; with 0.5 the weight is 1 / sqrt(1 + tau)."""
+    """Exponent a; if it is 0.5, the weight is 1 / sqrt(1 + tau)."""
 
     def weight(self, tau: int) -> float:
         return float((tau + 1.0) ** -self.a)
@@ -43,7 +43,7 @@ class Hinge(Staleness):
     """The weight is 1 up to a staleness of b, and 1 / (a (tau - b) + 1) for a larger staleness tau."""
 
     a: float = Field(10.0, ge=0)
-    """Factor a, which sets how fast the weight falls beyond the staleness b; 10 in the paper's experiments."""
+    """Factor a, which determines how fast the weight falls for a staleness above b; 10 in the paper's experiments."""
     b: float = Field(4.0, ge=0)
     """Largest staleness with the full weight of 1, in versions; 4 in the paper's experiments."""
 

@@ -62,7 +62,7 @@ class Cfl(Synchronous):
     def after(
         self, fed: Federation, cluster: Cluster, w: Deferred, arrived: dict[Device, Deferred]
     ) -> list[tuple[Cluster, Deferred]]:
-        """Return the cluster with its new model; after a split, return both halves, each with the new model."""
+        """Return the cluster with its new model; if the cluster is split, return both halves with this model."""
         came = [k for k in arrived if k.index in cluster]
         if not came:
             return [(cluster, w)]
@@ -90,7 +90,8 @@ def lengths(
 ) -> tuple[float, float]:
     """Return the norm of the weighted mean of the updates `arrived` - `w`, each [P], and the maximum norm of an update.
 
-    Only the first `n` entries of an update are used, which excludes running statistics; None uses all entries.
+    Only the first `n` entries of an update are used, which excludes running statistics; if `n` is None, all entries are
+    used.
     """
     w, arrived = w[:n], [w_k[:n] for w_k in arrived]
     return float((mean_of(w, arrived, weights) - w).norm()), max(float((w_k - w).norm()) for w_k in arrived)
@@ -99,9 +100,9 @@ def lengths(
 def halves(w: Tensor, arrived: Sequence[Tensor], n: int | None = None) -> Mask:
     """Split the updates in two so that the largest similarity between the halves is as small as possible.
 
-    The returned mask [models] is True for the second half. The similarity of two updates is the cosine of their first
-    `n` entries, or of all entries if `n` is None. Single-linkage clustering (merge the two most similar groups until
-    two are left) finds the optimal bipartition.
+    The updates are the models `arrived` minus `w`, each [P]. The returned mask [models] is True for the second half.
+    The similarity of two updates is the cosine of their first `n` entries, or of all entries if `n` is None.
+    Single-linkage clustering (merge the two most similar groups until two are left) finds the optimal bipartition.
     """
     from scipy.cluster.hierarchy import linkage, to_tree
     from scipy.spatial.distance import squareform

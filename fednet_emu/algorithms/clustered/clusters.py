@@ -11,8 +11,9 @@ from fednet_emu.federation import Federation
 def record_clusters(fed: Federation, devices: Sequence[int], labels: Sequence[int] | IntArray) -> None:
     """Record the cluster of each device after the latest round, in the series `clusters` and `agreement`.
 
-    A record has a row per device in `clusters`, and a row in `agreement`: the adjusted Rand index (Hubert and Arabie,
-    "Comparing Partitions", Journal of Classification 1985) against the scenario's true groups, or NaN without groups.
+    A record has a row per device in `clusters`, with the device's entry of `labels`, and a row in `agreement`. This row
+    has the adjusted Rand index (Hubert and Arabie, "Comparing Partitions", Journal of Classification 1985) of the
+    clusters relative to the scenario's true groups, or NaN if there are no true groups.
     """
     from sklearn.metrics import adjusted_rand_score
 

@@ -64,7 +64,7 @@ class Ifca(Synchronous):
 
 
 def lowest(losses: Sequence[float]) -> int:
-    """Return the index of the smallest loss; 0 if no loss is known."""
+    """Return the index of the smallest of the `losses`; 0 if all losses are nan."""
     return int(np.argmin(losses))
 
 
@@ -81,7 +81,7 @@ def picked(choice: int, vectors: Sequence[Tensor]) -> Tensor:
 
 
 def averaged(w: Tensor, number: int, choices: Sequence[int]) -> Accumulation:
-    """Return the mean [P] of the models from devices that chose index `number`; `w` if no device chose this index."""
+    """Return the mean [P] of the models from devices that chose index `number`; `w` [P] if no device chose it."""
     update, share = torch.zeros_like(w), 1 / max(choices.count(number), 1)
     for choice in choices:
         w_k = yield

@@ -30,7 +30,7 @@ from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Pr
 from fednet_emu.federation.sums import moved
 
 Use = Literal["split", "no-split", "no-split-reweighted"]
-"""Values of the setting `data`: the samples that a device in several groups uses in each group."""
+"""Values of the setting `data`, which selects the samples that a device in several groups uses in each group."""
 
 
 class Member(NamedTuple):
@@ -43,7 +43,7 @@ class Member(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """The turn of one group: index of the cycle, index of the group in the cycle, and all groups of the cycle."""
+    """The turn in which one group trains: index of the cycle, index of the group, and all groups of the cycle."""
 
     cycle: int
     group: int
@@ -54,14 +54,16 @@ class Turn(NamedTuple):
         return self.groups[self.group]
 
     def record(self, fed: Federation, structure: GroupStructure, started_s: float) -> None:
-        """Add a row to the series `cyclic_turns`, at the end of the turn."""
+        """Add a row with the data of this turn to the series `cyclic_turns`, at the end of the turn."""
         ways = {"structure": structure.kind, "access": fed.network.uplink.settings.access.kind}
         place = {"round": fed.round + 1, "cycle": self.cycle, "group": self.group, "groups": len(self.groups)}
         fed.ledger.record("cyclic_turns", **place, **ways, started_s=started_s, ended_s=fed.now_s)
 
 
 def turns(fed: Federation, structure: GroupStructure, use: Use, reform_cycles: int | None) -> Iterator[Turn]:
-    """Yield the turns of all groups, cycle after cycle; groups are formed at the first turn of a cycle.
+    """Yield the turns in which the groups train, one group after the other, in one cycle after the other.
+
+    Groups are formed at the start of the first cycle and, if `reform_cycles` is not None, every `reform_cycles` cycles.
 
     Raises:
         ScenarioError: no device of any group has samples.
@@ -75,7 +77,7 @@ def turns(fed: Federation, structure: GroupStructure, use: Use, reform_cycles: i
 
 
 def members(fed: Federation, seats: Sequence[Mapping[int, float]], use: Use) -> list[list[Member]]:
-    """Return the members of each group with their samples; `seats` holds the devices of each group and their powers.
+    """Return the members of each group with their samples; `seats` contains the devices of each group and their powers.
 
     Devices without samples are left out, as are groups in which no device has samples.
     """
@@ -123,11 +125,13 @@ class CyclicFedAvg(Algorithm):
     lr: float = Field(ge=0)
     """Step size of the devices (eta)."""
     batch_size: int | None = Field(None, gt=0)
-    """Samples per gradient step; null is all samples that the device uses in the group, as in the paper."""
+    """Number of samples per gradient step; null is all samples that the device uses in the group, as in the paper."""
     local_steps: int | None = Field(None, gt=0)
-    """Gradient steps per turn; give this or `local_epochs`. Without both, a turn has one step, as in the paper."""
+    """Number of gradient steps of a device per turn of its group. If this and `local_epochs` are null, a turn has one
+    step, as in the paper."""
     local_epochs: int | None = Field(None, gt=0)
-    """Passes per turn over the samples that the device uses in the group; null if `local_steps` is given."""
+    """Number of passes per turn over the samples that the device uses in the group; can be set instead of
+    `local_steps`."""
     slot_s: float | None = Field(None, gt=0)
     """Length of a turn (simulated s) from the start of the downlink; replies not decoded by the end of the turn are
     lost. If null, a turn ends when all members have replied, or at the deadline."""
@@ -136,11 +140,12 @@ class CyclicFedAvg(Algorithm):
     """Factor l2 of the regulariser l2 / 2 |w|^2 in every device's loss."""
     bounds: bool = False
     """Whether to measure the distance of the objective from its optimum, and to record the theory's bound on this
-    distance. Only for small convex models, one full-batch step per turn on split samples, fixed groups (of equal size
-    with `agg: mean`), and a network without losses. If a message is lost nevertheless (weak link, timeout), the bound
-    is infinite from then on."""
+    distance. Allowed only for small convex models, one full-batch step per turn on split samples, fixed groups (of
+    equal size if `agg` is mean), and a network without losses. If a message is lost nevertheless (weak link, timeout),
+    the bound is infinite from then on."""
     reform_cycles: int | None = Field(None, gt=0)
-    """Number of cycles after which groups are formed again, for moving devices; null keeps the first groups."""
+    """Number of cycles after which groups are formed again, which is useful for moving devices; if null, the first
+    groups are used for the whole run."""
 
     def _check(self) -> None:
         if self.local_steps is not None and self.local_epochs is not None:
@@ -167,7 +172,7 @@ class CyclicFedAvg(Algorithm):
             yield "bounds", problem
 
     def _unbounded(self, losses: Sequence[str]) -> str:
-        """Return why losses of messages rule out `bounds`; an empty string if bounds are possible or not requested."""
+        """Return why lost messages exclude `bounds`; an empty string if bounds are possible or not requested."""
         if not (self.bounds and losses):
             return ""
         return f"hold only where no message can be lost, got {', '.join(losses)}; leave that out or set bounds: false"
@@ -214,7 +219,7 @@ class CyclicFedAvg(Algorithm):
         return Reply(mine, since=w, power_part=own.power)
 
     def server_lr(self, groups: Sequence[Sequence[Member]], arrived: int) -> float:
-        """The server's step size rho if `arrived` members of a group have replied."""
+        """Return the factor rho of the sum of changes in the server's step, if `arrived` members have replied."""
         devices = {member.device for group in groups for member in group}
         return {"mean": 1 / arrived, "const": len(groups) / len(devices), "sum": 1.0}[self.agg]
 

@@ -29,7 +29,7 @@ SLACK = 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateSenders:
-    """Senders that compete for the same band at the same time."""
+    """Senders that may transmit in the same band at the same time."""
 
     snr: Array  # [n, n] SNR, at the receiver of sender i (row), of sender j (column) at full power
     receiver: Sequence[int]  # [n] the receiver of each sender
@@ -37,11 +37,11 @@ class CandidateSenders:
     residual: float = 1.0  # fraction of a decoded signal that still interferes; 1 without cancellation
 
     def joint_powers(self, members: Sequence[int]) -> Array | None:
-        """Lowest powers [members], as fractions of full power, at which all members are decoded; None if impossible.
+        """Return the lowest powers [members] at which all members are decoded; None if there are no such powers.
 
-        With interference cancellation, the stronger of two senders at one receiver is decoded first. The stronger
-        sender is decoded against the full signal of the weaker sender, the weaker sender only against the residual of
-        the stronger. Ignored here: fading.
+        Powers are fractions of full power. With interference cancellation, the stronger of two senders at one receiver
+        is decoded first. The signal of the weaker sender then interferes fully with the stronger sender, but only the
+        residual of the stronger sender interferes with the weaker sender. Fading is not modelled.
         """
         gain = self.snr[np.ix_(members, members)]
         receiver, own = np.array([self.receiver[i] for i in members]), np.diagonal(gain)
@@ -54,10 +54,10 @@ class CandidateSenders:
 
 
 def candidate_senders(fed: Federation, sinr_db: float | None = None, margin_db: float = 0.0) -> CandidateSenders:
-    """Return the uplinks of all devices at full power, from which admission decides who may send together now.
+    """Return the current uplinks of all devices at full power, by which devices that can send together are chosen.
 
     `sinr_db` is the SINR in dB that each sender needs; None stands for the lowest SINR at which the whole band carries
-    bits. `margin_db` is a margin in dB that is added to the SINR needed.
+    bits. `margin_db` is a margin in dB that is added to this SINR.
     """
     uplink = fed.network.uplink
     band, links, access = uplink.band, uplink.links.now(), uplink.settings.access
@@ -84,7 +84,7 @@ def greedy_group(rivals: CandidateSenders, candidates: Iterable[int], most: int 
     """Return a large set of candidates that can send together, grown greedily one candidate at a time.
 
     Each step adds the candidate that leaves the most spare power, which is the full power minus the highest power of a
-    member. The set is empty if no candidate can be decoded even alone.
+    member. The set has at most `most` members. It is empty if no candidate can be decoded even alone.
     """
     group: list[int] = []
     room = list(candidates)
@@ -99,7 +99,7 @@ def greedy_group(rivals: CandidateSenders, candidates: Iterable[int], most: int 
 
 
 def greedy_groups(rivals: CandidateSenders, candidates: Iterable[int], most: int | None = None) -> list[list[int]]:
-    """Split the decodable candidates into groups that can send together, one greedy group after the other."""
+    """Split the decodable candidates greedily into groups of at most `most` members that can send together."""
     left, groups = list(candidates), []
     while group := greedy_group(rivals, left, most):
         groups.append(group)
@@ -128,9 +128,10 @@ def coloured_groups(rivals: CandidateSenders, candidates: Iterable[int], most: i
 def with_further_seats(
     rivals: CandidateSenders, groups: Sequence[Sequence[int]], seats: int, most: int | None = None
 ) -> list[list[int]]:
-    """Add devices to more groups, up to `seats` groups per device, as long as all members are still decoded.
+    """Return the groups after devices have joined further groups, up to `seats` groups per device.
 
-    Devices are added in descending order of link quality, and each device joins the smallest groups first.
+    A device joins a group only if all members of the group can still be decoded, and if the group has fewer than `most`
+    members. Devices are added in descending order of link quality, and each device joins the smallest groups first.
     """
     formed = [list(group) for group in groups]
     own = np.diagonal(rivals.snr)
@@ -148,7 +149,7 @@ Groups = list[list[int]]
 
 
 def separate(devices: int, groups: int) -> Groups:
-    """Scenario 1 of the paper: consecutive groups whose sizes differ by at most one; each device is in one group."""
+    """Return scenario 1 of the paper: groups of consecutive devices, whose sizes differ by at most one."""
     return [part.tolist() for part in np.array_split(np.arange(devices), groups)]
 
 
@@ -176,7 +177,7 @@ def seats_of(groups: Sequence[Iterable[int]]) -> dict[int, list[int]]:
 
 
 def parts_of(samples: int, seats: int, rng: np.random.Generator) -> list[IntArray]:
-    """Split a device's sample indices 0..samples-1 at random into `seats` parts whose sizes differ by at most one."""
+    """Split the sample indices 0..samples-1 at random into `seats` sets whose sizes differ by at most one."""
     return [np.sort(part) for part in np.array_split(rng.permutation(samples), seats)]
 
 
@@ -326,7 +327,8 @@ class InterferenceGroups(GroupStructure):
     Members send with the lowest powers that give each member the SINR it needs (Foschini and Miljanic). One receiver
     without interference cancellation can decode several senders only if the SINR needed is below 0 dB. With several
     cells or with cancellation, groups can have several members at a higher SINR. A device that cannot be decoded even
-    alone takes no part until groups are formed again. Ignored here: fading, against which `margin_db` gives a margin.
+    alone does not participate until groups are formed again. Fading is not modelled; `margin_db` provides a margin
+    against fading.
     """
 
     kind = "interference"
@@ -340,7 +342,7 @@ class InterferenceGroups(GroupStructure):
     margin_db: float = Field(0.0, ge=0)
     """Margin against fading, in dB, added to the target SINR of the transmit powers."""
     most: int | None = Field(None, gt=0)
-    """Maximum number of devices in a group; null for no limit. With 1, devices train and transmit one at a time."""
+    """Maximum number of devices in a group; null for no limit. If it is 1, devices train and transmit one at a time."""
     seats: int = Field(1, gt=0)
     """Maximum number of groups that a device may join, as long as all members of each group are still decoded."""
 

@@ -27,11 +27,11 @@ from fednet_emu.federation import Deferred, Federation
 from fednet_emu.learning.models.flat import FlatModel
 
 Shares = Sequence[Sequence[float]]
-"""For each group k, the share b_mk of each member m."""
+"""For each group k, the fraction b_mk of its samples that each member m uses in the group."""
 
 
 class Constants(NamedTuple):
-    """The step size, and the constants of the losses that the theory needs."""
+    """The step size and the constants of the losses that enter the convergence bounds."""
 
     smoothness: float  # L, maximum curvature of any device's loss on any part of its samples
     gradient: float  # C, maximum norm of any sample's gradient
@@ -40,7 +40,7 @@ class Constants(NamedTuple):
 
 
 class RemainderBound(NamedTuple):
-    """Bounds on the remainder r of a cycle: |r| <= u1 + u2 |grad F| and |r|^2 <= v1 + v2 |grad F|^2."""
+    """Bounds on the remainder r of a cycle, for objective F: |r| <= u1 + u2 |grad F|, |r|^2 <= v1 + v2 |grad F|^2."""
 
     u1: float
     u2: float
@@ -69,10 +69,10 @@ def remainder_bound(shares: Shares, constants: Constants) -> RemainderBound:
 
 
 def descent(bound: RemainderBound, constants: Constants, devices: int) -> float:
-    """Coefficient of the guaranteed decrease of F in a cycle; if it is negative, no decrease is guaranteed.
+    """Return the coefficient of the guaranteed decrease of the objective F in a cycle.
 
-    For a cycle from w to w+: F(w+) - F(w) <= -descent |grad F|^2 + floor, where `floor` is computed by the function
-    `floor`.
+    For a cycle from model w to w+: F(w+) - F(w) <= -descent |grad F|^2 + floor, where the functions `descent` and
+    `floor` compute the two numbers. If the coefficient is negative, no decrease is guaranteed.
     """
     curvature, lr = constants.smoothness, constants.lr
     loss = lr**2 * bound.u2 + lr**2 / 2 + curvature * lr**2 * devices**2 + curvature * lr**4 * bound.v2
@@ -80,17 +80,18 @@ def descent(bound: RemainderBound, constants: Constants, devices: int) -> float:
 
 
 def floor(bound: RemainderBound, constants: Constants) -> float:
-    """Part of the bound on F(w+) - F(w) that does not depend on the gradient: eta^2 U1^2 / 2 + L eta^4 V1."""
+    """Return the term of the bound on F(w+) - F(w) that is independent of the gradient: eta^2 U1^2 / 2 + L eta^4 V1."""
     return constants.lr**2 * bound.u1**2 / 2 + constants.smoothness * constants.lr**4 * bound.v1
 
 
 def rate_bound(
     cycles: int, gap: float, bound: RemainderBound, constants: Constants, devices: int, convexity: float
 ) -> float:
-    """Upper bound on F - F* after `cycles` cycles, if F - F* = `gap` at the start and |grad F|^2 / 2 >= mu (F - F*).
+    """Return an upper bound on F - F* after `cycles` cycles, where F* is the minimum of the objective F.
 
-    `convexity` is mu, the strong convexity of F, and `devices` is M. The bound is infinite if the step size is too
-    large for the theory, that is, if `descent` is below eta M / 2.
+    At the start, F - F* is `gap`. The bound assumes that |grad F|^2 / 2 >= mu (F - F*), where mu is `convexity`, the
+    strong convexity of F. M is the number of `devices` and eta the step size. The bound is infinite if the step size is
+    too large for the theory, that is, if `descent` is below eta M / 2.
     """
     if descent(bound, constants, devices) < constants.lr * devices / 2:
         return float("inf")
@@ -117,7 +118,7 @@ class State(NamedTuple):
 
 
 def check_covered(model: FlatModel, l2: float, agg: str, groups: Sequence[Sequence[Any]]) -> None:
-    """Raise an error for settings that the theory does not cover, whatever the samples are."""
+    """Raise an error if the theory does not cover the model, the regulariser, the average or the group sizes."""
     weight, *bias = model.pieces(model.initial())
     if weight.ndim != 2 or weight.shape[1] != math.prod(model.input_shape) or len(bias) != 1:
         raise ScenarioError("algorithm.bounds: the theory needs a convex model, got another; choose softmax or linear")
@@ -141,8 +142,8 @@ class Theory:
     F is the mean over all devices in the groups of a device's regularised mean loss, in double precision. The
     smoothness follows from the largest eigenvalue of the second-moment matrix of each part of samples, because the
     curvature is at most 1/2 for softmax and 2 for a squared error. C and alpha are the maxima over all models seen so
-    far. The step size `lr` is for summed updates. The flag `holds` becomes False when an update is lost; from then on
-    the bound is infinite.
+    far. The step size `lr` is for summed updates. The flag `holds` becomes False when an update is lost; the bound is
+    infinite from then on.
     """
 
     def __init__(self, fed: Federation, parts: Parts, l2: float, lr: float) -> None:
@@ -218,7 +219,7 @@ class Theory:
         return means
 
     def _minimum(self, w: Tensor) -> float:
-        """Return the minimum F*, found by L-BFGS, which stops when only rounding errors of the gradient remain."""
+        """Return the minimum F* by L-BFGS, which stops when only rounding errors of the gradient remain."""
         w = w.clone().requires_grad_()
         search = torch.optim.LBFGS(
             [w], max_iter=2000, tolerance_grad=1e-10, tolerance_change=1e-16, line_search_fn="strong_wolfe"
@@ -235,7 +236,7 @@ class Theory:
 
 
 def _eigenvalues(sets: Sequence[Tensor]) -> list[float]:
-    """Ascending eigenvalues of the second-moment matrix of samples, averaged over the `sets`.
+    """Return the ascending eigenvalues of the second-moment matrix of samples, averaged over the `sets`.
 
     A constant feature 1 is added to each sample.
     """

@@ -6,7 +6,7 @@ ISIT 2022, https://arxiv.org/abs/2205.10998
 Differences from the paper: an upload arrives if its device is invited (`cohort`) and the network does not lose the
 upload, whereas in the paper it arrives with a given probability. The probabilities of device-to-device links are
 estimated from random topologies. The two directions of a link fail independently unless `reciprocal`. The server uses
-no momentum. Devices without samples take no part. With a deadline, a late cluster is left out as a whole.
+no momentum. Devices without samples are left out. If there is a deadline, all updates of a late cluster are left out.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ class Colrel(ClusterTraining):
     """Devices invited to upload per round: an int is the number of devices, a float is the share of all devices. Fewer
     are invited if fewer are present."""
     uplink_arrives: Probability | tuple[Probability, ...] = 1.0
-    """Probability that the upload of an invited device arrives, as assumed by the relay weights: one number for all
-    devices, or one per device. The network itself does not use this setting."""
+    """Probability that the upload of an invited device arrives, as assumed in the computation of the relay weights: one
+    number for all devices, or one number per device. This setting does not cause losses in the network."""
     sidelink_arrives: float = Field(1.0, gt=0, le=1)
-    """Probability that a model sent over an edge of the topology arrives, as assumed by the relay weights."""
+    """Probability that a model sent over an edge of the topology arrives, as assumed in the computation of the relay
+    weights."""
     reciprocal: bool = False
     """Whether the relay weights assume that the two directions of a link always work or fail together; if false, they
     assume that the directions fail independently."""
@@ -71,7 +72,7 @@ class Colrel(ClusterTraining):
             fed.end_of_round(x, invited=len(invited), arrived=arrived)
 
     def relay_weights(self, fed: Federation, takes_part: Mask) -> Array:
-        """Return the relay weights [relays, sources] with minimum variance; record the variance."""
+        """Return the relay weights [relays, sources] with minimum variance, and record this variance."""
         graphs = [fed.digraph(number, 1).among(takes_part) for number in range(self.survey)]
         reach = edge_frequencies(graphs) * self.sidelink_arrives
         np.fill_diagonal(reach, 1.0)
@@ -88,7 +89,7 @@ class Colrel(ClusterTraining):
         return a
 
     def cluster(self, rounds: ClusterRounds, number: int, chosen: Sequence[int], a: Array) -> Process:
-        """Process of a cluster's round: devices send models to neighbours; `chosen` devices upload weighted sums."""
+        """Process of a cluster: devices send models to neighbours; `chosen` devices upload sums weighted by `a`."""
         fed, members = rounds.fed, rounds.graph.members[number].tolist()
         models, heard = yield from rounds.push_all(members)
         ready = [i for i in chosen if i in models]
@@ -102,7 +103,7 @@ class Colrel(ClusterTraining):
 
 
 def among(graph: Digraph, invited: set[int]) -> list[list[int]]:
-    """Return, for each cluster, the devices that are in `invited`."""
+    """Return, for each cluster of `graph`, the indices of its devices that are in `invited`."""
     return [[k for k in members.tolist() if k in invited] for members in graph.members]
 
 
@@ -118,7 +119,7 @@ _BISECTIONS = 60
 
 
 def start_weights(p: Array, reach: Array) -> Array:
-    """Initial unbiased relay weights [relays, sources], with equal shares for all usable relays of a source.
+    """Return initial unbiased relay weights [relays, sources], with equal shares for all usable relays of a source.
 
     `p` [devices] are the probabilities that an upload arrives, and `reach` [sources, relays] the probabilities of
     links.
@@ -130,11 +131,11 @@ def start_weights(p: Array, reach: Array) -> Array:
 
 
 def variance(a: Array, p: Array, reach: Array, *, reciprocal: bool = False) -> float:
-    """The paper's S(p, P, A), to which the variance of the server's update is proportional; P is `reach`, A is `a`.
+    """Return the paper's S(p, P, A), to which the variance of the server's update is proportional.
 
-    `a` [relays, sources] holds the relay weights, `p` [devices] the probabilities that an upload arrives, and `reach`
-    [sources, relays] the probabilities of links. With `reciprocal`, the two directions of a link fail together,
-    otherwise independently.
+    A is `a` [relays, sources], the relay weights. `p` [devices] contains the probabilities that an upload arrives. P is
+    `reach` [sources, relays], the probabilities of links. If `reciprocal` is True, the two directions of a link fail
+    together, otherwise independently.
     """
     heard = reach.T
     relayed = (heard * a).sum(axis=1)
@@ -145,12 +146,12 @@ def variance(a: Array, p: Array, reach: Array, *, reciprocal: bool = False) -> f
 
 
 def best_weights(p: Array, reach: Array, *, reciprocal: bool = False, sweeps: int = 50) -> Array:
-    """The unbiased, non-negative relay weights [relays, sources] that minimise `variance`.
+    """Return the unbiased, non-negative relay weights [relays, sources] that minimise `variance`.
 
-    The method is Gauss-Seidel over sources. With all other weights fixed, the optimal weights of a source are max(0,
-    (mu - c_j) / d_j) for relay j, where c_j and d_j are the coefficients of the variance; bisection finds the
-    multiplier mu for which the weights are unbiased. Iteration stops early when a sweep improves the variance by less
-    than a relative 1e-9.
+    The method is Gauss-Seidel over sources, in at most `sweeps` sweeps. With all other weights fixed, the optimal
+    weights of a source are max(0, (mu - c_j) / d_j) for relay j, where c_j and d_j are the coefficients of the
+    variance. Bisection finds the multiplier mu for which the weights are unbiased. The iteration stops early if a sweep
+    improves the variance by less than a relative 1e-9.
     """
     a = start_weights(p, reach)
     last = variance(a, p, reach, reciprocal=reciprocal)
@@ -185,7 +186,7 @@ def _renew(a: Array, p: Array, reach: Array, source: int, *, reciprocal: bool) -
 
 
 def unbiased(cost: Array, steepness: Array, chance: Array) -> Array:
-    """Weights max(0, (mu - cost) / steepness) [relays], with mu such that their sum weighted by `chance` is 1."""
+    """Return weights max(0, (mu - cost) / steepness) [relays], where mu is such that sum(`chance` * weights) is 1."""
 
     def too_low(mu: float) -> bool:
         return bool((chance * np.maximum(0.0, (mu - cost) / steepness)).sum() < 1.0)

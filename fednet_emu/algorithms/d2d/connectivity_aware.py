@@ -9,7 +9,8 @@ Differences from the paper: uploads are weighted by cluster (`stratified`), whic
 is unbiased if m n_l / n is not an integer. The default bound on the connectivity factor is derived here, because the
 published bounds are on phi + 1 or have a singularity (see `connectivity_bounds.py`). Out-degrees count only received
 models, so that the columns of the mixing matrix sum to 1 even under losses. The access point of a cluster is its device
-with the most neighbours. Devices without samples take no part. With a deadline, a late cluster is left out as a whole.
+with the most neighbours. Devices without samples are left out. If there is a deadline, all updates of a late cluster
+are left out.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class ConnectivityAware(ClusterTraining):
     """Weight of an upload. paper: 1/m for m sampled devices; count: 1 / (number of uploads that arrived); stratified:
     n_l / n divided by the number of uploads of the cluster, where n_l of the n devices are in the cluster."""
     cohort: CohortSize | None = None
-    """Devices sampled in the first round, when the server knows no degrees yet (m(0)): an int is the number of devices,
-    a float is the share of all devices; null for all devices."""
+    """Devices sampled in the first round (m(0)), in which the server has not received any degrees yet: an int is the
+    number of devices, a float is the share of all devices; null samples all devices."""
     retries: int = Field(3, ge=0)
     """Maximum number of times that a lost upload or control message is sent again."""
     snapshot_every: int | None = Field(None, gt=0)
@@ -86,7 +87,7 @@ class ConnectivityAware(ClusterTraining):
 
 
 def sampled(graph: Digraph, m: int, streams: Streams, t: int) -> list[list[int]]:
-    """Draw ceil(m n_l / n) of the n_l devices of each cluster uniformly; return ascending indices by cluster."""
+    """Draw ceil(m n_l / n) of the n_l of n devices in each cluster l uniformly; return ascending indices by cluster."""
     draw = streams("sample", t).random(graph.n_devices)
     shares = theory.shares_of(m, graph.sizes).tolist()
     return [
@@ -96,7 +97,7 @@ def sampled(graph: Digraph, m: int, streams: Streams, t: int) -> list[list[int]]
 
 
 def weights(normalisation: str, m: int, sizes: IntArray, done: Sequence[ClusterRound]) -> list[float]:
-    """Weight of each upload, in order of clusters; with `stratified`, a cluster's weights sum to its share n_l / n."""
+    """Return the weight of each upload, by cluster; if stratified, a cluster's weights sum to its share of devices."""
     arrived, n = [len(cluster.uploads) for cluster in done], int(sizes.sum())
     if normalisation == "stratified":
         return [size / (n * count) for size, count in zip(sizes.tolist(), arrived, strict=True) for _ in range(count)]
@@ -110,7 +111,7 @@ def known(psi: Array, done: Sequence[ClusterRound]) -> Array:
 
 
 def snapshot(fed: Federation, heard: Digraph, chosen: Sequence[Sequence[int]]) -> None:
-    """Record each cluster of this round: its devices, their positions in m, and the edges of the mixing matrix."""
+    """Record the devices of each cluster in this round, their positions in m, and the edges of the mixing matrix."""
     xy_m, cluster_of = fed.network.positions_m(), heard.cluster[heard.sender]
     for cluster, members in enumerate(heard.members):
         mine = cluster_of == cluster

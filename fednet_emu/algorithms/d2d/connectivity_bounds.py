@@ -22,7 +22,7 @@ from fednet_emu.federation import Digraph
 
 
 class Degrees(NamedTuple):
-    """Size and extreme degrees (including self-loops) of each cluster, as arrays [clusters] that the server knows."""
+    """Size and extreme degrees (including self-loops) of each cluster, as arrays [clusters] available to the server."""
 
     size: IntArray
     out_min: IntArray
@@ -57,7 +57,7 @@ class Degrees(NamedTuple):
 
 
 def singular_values(graph: Digraph) -> Array:
-    """The two largest singular values [clusters, 2] of each cluster's mixing matrix; 1 and 0 for a single device."""
+    """Return the two largest singular values [clusters, 2] of each mixing matrix; 1 and 0 for a single device."""
     top = np.zeros((len(graph.sizes), 2))
     place = np.zeros(graph.n_devices, np.int64)
     for members in graph.members:
@@ -77,39 +77,39 @@ def singular_values(graph: Digraph) -> Array:
 
 
 def factors(graph: Digraph) -> Array:
-    """The exact connectivity factor phi_l = sigma_1^2 + sigma_2^2 - 1 [clusters] of each cluster."""
+    """Return the exact connectivity factor sigma_1^2 + sigma_2^2 - 1 [clusters] of each cluster's mixing matrix."""
     return np.asarray((singular_values(graph) ** 2).sum(axis=1) - 1.0)
 
 
 def safe(d: Degrees) -> Array:
-    """Upper bound on phi: 2 varphi + alpha_minus^2 where alpha > 1/2, else 1 + 2 varphi; tight for regular clusters.
+    """Return an upper bound [clusters] on phi: 2 varphi + alpha_minus^2 if alpha > 1/2, else 1 + 2 varphi.
 
-    In general, sigma_1^2 <= |A|_1 |A|_inf <= 1 + varphi. If alpha > 1/2, any two devices share at least (2 alpha - 1) n
-    receivers, so every entry of A^T A is at least (1 - alpha_minus^2) / n. By Weyl's inequality, the bound on sigma_2^2
-    is then lower by 1 - alpha_minus^2.
+    The bound is tight for regular clusters. In general, sigma_1^2 <= |A|_1 |A|_inf <= 1 + varphi. If alpha > 1/2, any
+    two devices share at least (2 alpha - 1) n receivers, so every entry of A^T A is at least (1 - alpha_minus^2) / n.
+    By Weyl's inequality, the bound on sigma_2^2 is then lower by 1 - alpha_minus^2.
     """
     base = 1.0 + 2.0 * d.varphi
     return np.where(d.alpha > 0.5, base - 1.0 + d.alpha_minus**2, base)
 
 
 def seed1_printed(d: Degrees) -> Array:
-    """First published bound, never below 1, because it bounds sigma_1^2 + sigma_2^2 = phi + 1 instead of phi."""
+    """Return the first published bound [clusters], never below 1, as it bounds sigma_1^2 + sigma_2^2 = phi + 1."""
     a = d.alpha
     return 1.0 + d.eps + d.alpha_minus**2 + 2.0 * d.eps * (1.0 + 2.0 / a - 1.0 / a**2)
 
 
 def seed1m(d: Degrees) -> Array:
-    """First published bound minus 1: an upper bound on phi for clusters for which `seed1_valid` is True."""
+    """Return the first published bound minus 1 [clusters]: an upper bound on phi where `seed1_valid` is True."""
     return seed1_printed(d) - 1.0
 
 
 def seed2_printed(d: Degrees) -> Array:
-    """Second published bound, which has a singularity: it is -inf for regular clusters with d+ = n - 1."""
+    """Return the second published bound [clusters], which is singular: -inf for regular clusters with d+ = n - 1."""
     return _second_form(d, -1.0)
 
 
 def seed2p(d: Degrees) -> Array:
-    """Second bound with the sign of alpha_minus changed, minus 1: an upper bound on phi where `seed2_valid` is True."""
+    """Return the second bound with the opposite sign of alpha_minus, minus 1: a bound on phi if `seed2_valid`."""
     return _second_form(d, 1.0) - 1.0
 
 
@@ -130,12 +130,12 @@ _ROUNDING = 1e-12
 
 
 def seed1_valid(d: Degrees) -> Mask:
-    """Mask [clusters], True where the first bound is valid: alpha > 1/2, and max d- is at most max d+."""
+    """Return a mask [clusters], True where the first bound is valid: alpha > 1/2, and max d- is at most max d+."""
     return np.asarray((d.alpha > 0.5) & (d.in_max <= d.out_max))
 
 
 def seed2_valid(d: Degrees) -> Mask:
-    """Mask [clusters], True where the second bound is valid: alpha > 1/2, and its fraction has a positive numerator."""
+    """Return a mask [clusters], True where the second bound is valid: alpha > 1/2, and its numerator is positive."""
     return np.asarray((d.alpha > 0.5) & (_common(d) > 0))
 
 
@@ -153,24 +153,24 @@ for which the bound is valid."""
 
 
 def guarded(d: Degrees, form: str) -> Array:
-    """Return the bound [clusters] named `form` for clusters where it is valid and finite, and `safe` for all others."""
+    """Return the bound [clusters] named `form` where it is valid and finite, and the bound `safe` elsewhere."""
     bound, valid = BOUNDS[form]
     value = bound(d)
     return np.where(valid(d) & np.isfinite(value), value, safe(d))
 
 
 def mean_factor(sizes: IntArray, psi: Array) -> float:
-    """Mean of the factors `psi` [clusters], weighted by cluster size: sum of (n_l / n) psi_l, with n_l from `sizes`."""
+    """Return the mean of the factors `psi` [clusters], weighted by the cluster `sizes`: sum of (n_l / n) psi_l."""
     return float((sizes * psi).sum() / sizes.sum())
 
 
 def network_factor(n: int, sampled: int, mean: float) -> float:
-    """Connectivity factor of a network that samples m of n devices: (n / m - 1) times the clusters' `mean` factor."""
+    """Return the connectivity factor (n / m - 1) `mean` of a network in which m = `sampled` of `n` devices upload."""
     return (n / sampled - 1.0) * mean if sampled < n else 0.0
 
 
 def devices_needed(n: int, mean: float, largest: float) -> int:
-    """The smallest number m of sampled devices, from 1 to n, with a factor (n / m - 1) `mean` of at most `largest`."""
+    """Return the smallest number m of sampled devices, from 1 to `n`, for which (n / m - 1) `mean` <= `largest`."""
     if mean <= 0.0:
         return 1
     if math.isinf(mean) or largest <= 0.0:
@@ -179,5 +179,5 @@ def devices_needed(n: int, mean: float, largest: float) -> int:
 
 
 def shares_of(sampled: int, sizes: IntArray) -> IntArray:
-    """Number of devices to sample in each cluster, ceil(m n_l / n) [clusters]."""
+    """Return the number of devices to sample in each cluster l, ceil(m n_l / n) [clusters], with n_l from `sizes`."""
     return np.asarray(-(-sampled * sizes // sizes.sum()))

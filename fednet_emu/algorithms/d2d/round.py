@@ -35,7 +35,7 @@ INTEGER_BIT = 32
 
 
 class ClusterRound(NamedTuple):
-    """Result of a cluster's round; the default values are for a cluster that lacks the model or missed the deadline."""
+    """Result of a cluster's round; the defaults are for a cluster that lacks the model or missed the deadline."""
 
     edges: Sequence[tuple[int, int]] = ()  # (sender, receiver) of each received and reported model
     uploads: Sequence[tuple[int, Deferred]] = ()  # (sender, mixed update) of each upload that arrived, by sender
@@ -47,7 +47,7 @@ class ClusterRound(NamedTuple):
 
 
 class ClusterTraining(LocalSteps):
-    """An algorithm in which the devices of a cluster exchange trained models before some of them upload."""
+    """An algorithm in which the devices of a cluster exchange trained models before some of the devices upload."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"sidelink"})
     deadline_s: Deadline = None
@@ -61,10 +61,10 @@ class ClusterTraining(LocalSteps):
         play: Callable[[ClusterRounds, int, Sequence[int]], Process],
         retries: int = 0,
     ) -> Process:
-        """Run round `t` of all clusters from model `x`; return the graph, and each cluster's chosen devices and result.
+        """Run round `t` of all clusters from model `x`; return the graph, the chosen devices, and all results.
 
         `choose` selects the devices of each cluster that upload. `play(rounds, cluster, chosen)` is the process of one
-        cluster's round, which returns a `ClusterRound`.
+        cluster's round, which returns a `ClusterRound`. The returned lists have one entry per cluster.
         """
         yield fed.somebody_there()
         graph = fed.digraph(t).among(fed.task.n_samples > 0)
@@ -81,7 +81,7 @@ def stepped(fed: Federation, x: Deferred, done: Sequence[ClusterRound], weights:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRounds:
-    """A round of all clusters, starting from one global model."""
+    """A round of all clusters of the device-to-device graph, which starts from one global model."""
 
     fed: Federation
     graph: Digraph
@@ -142,7 +142,7 @@ class ClusterRounds:
         return trained.params, (yield from pushed(self.fed, self.graph, k, trained.params))
 
     def report(self, cluster: int, point: int, members: Sequence[int], heard: Sequence[tuple[int, int]]) -> Process:
-        """Send each device's list of in-neighbours to the access point; return the devices whose lists were lost."""
+        """Send each device's in-neighbours to the access point `point`; return the devices whose lists were lost."""
         if not heard:
             return set()
         in_degree = Counter([*members, *(i for _, i in heard)])
@@ -153,7 +153,7 @@ class ClusterRounds:
         return {i for i, deliveries in zip(reporters, sent, strict=True) if deliveries[0].lost}
 
     def tell(self, cluster: int, point: int, members: Sequence[int]) -> Process:
-        """Send the list of degrees from the access point to all devices; return the devices that did not receive it."""
+        """Send the list of degrees from the access point `point` to `members`; return the devices that miss it."""
         missing, size_bit = list(members), INTEGER_BIT * len(self.graph.members[cluster])
         for _ in range(1 + self.retries):
             if not missing:
@@ -164,7 +164,7 @@ class ClusterRounds:
         return set(missing)
 
     def mixed(self, models: Mapping[int, Deferred], shares: Sequence[tuple[int, float]]) -> Deferred:
-        """Return the mixed update that a device would upload, from the models that the device has received."""
+        """Return the mixed update that a device would upload: the sum of updates weighted by its `shares`."""
         received, parts = [models[j] for j, _ in shares], np.array([share for _, share in shares])
         return self.fed.defer(mixed_update, self.model, received, parts, self.fed.n_statistics)
 
@@ -185,7 +185,7 @@ def access_point(devices: Sequence[int], edges: Sequence[tuple[int, int]]) -> in
 def equal_shares(
     devices: Sequence[int] | Mapping[int, Any], edges: Sequence[tuple[int, int]]
 ) -> dict[int, list[tuple[int, float]]]:
-    """For each device i, the devices j in its mixed update (i first) and their weights, 1 / (out-degree of j)."""
+    """Return, for each device i, pairs (j, 1 / out-degree of j) of the devices j in its mixed update, i first."""
     out_degree = Counter([*devices, *(j for j, _ in edges)])
     shares = {i: [(i, 1.0 / out_degree[i])] for i in devices}
     for j, i in edges:
@@ -194,7 +194,7 @@ def equal_shares(
 
 
 def imbalance(shares: Mapping[int, Sequence[tuple[int, float]]]) -> float:
-    """Maximum difference of a column sum of the mixing matrix from 1: max over j of |sum over i of share_ij - 1|."""
+    """Return the maximum difference of a column sum of the mixing matrix from 1, i.e. max_j |sum_i share_ij - 1|."""
     given = dict.fromkeys(shares, 0.0)
     for j, part in chain.from_iterable(shares.values()):
         given[j] += part
@@ -202,7 +202,7 @@ def imbalance(shares: Mapping[int, Sequence[tuple[int, float]]]) -> float:
 
 
 def mixed_update(x: Tensor, models: Sequence[Tensor], shares: Array, statistics: int = 0) -> Tensor:
-    """The mixed update of a device: sum over j of share_j (x_j - x), for model `x` [P] and the received models x_j.
+    """Return a device's mixed update [P], sum_j share_j (x_j - x), for model `x` [P] and the received models x_j.
 
     The last `statistics` entries (running statistics) are the weighted mean of x_j - x.
     """
@@ -214,7 +214,7 @@ def mixed_update(x: Tensor, models: Sequence[Tensor], shares: Array, statistics:
 
 
 def edges_of(graph: Digraph, rounds: Sequence[ClusterRound]) -> Digraph:
-    """Digraph with the clusters of `graph`, and only those edges over which models arrived and were reported."""
+    """Return the digraph with the clusters of `graph` and the edges over which models arrived and were reported."""
     pairs = [edge for done in rounds for edge in done.edges]
     sender, receiver = np.array(pairs, np.int64).reshape(-1, 2).T
     return Digraph.of(graph.cluster, sender, receiver)

@@ -44,7 +44,7 @@ class AdPsgd(Decentralised):
 
 
 class Peers:
-    """The devices of a run: their models, and an inbox that receives a device's index after each of its updates."""
+    """The devices of a run, with their models and an inbox that receives a device's index after each of its updates."""
 
     def __init__(self, fed: Federation, algorithm: AdPsgd) -> None:
         self._fed, self._plan = fed, algorithm.plan
@@ -56,10 +56,10 @@ class Peers:
         self._asked = self._staleness = self._before = 0
 
     def counted(self) -> dict[str, Any]:
-        """Return the columns of one row of records, and reset the counts.
+        """Return the values of one row of the series `averaging`, and reset the counts.
 
-        The columns are the numbers of exchanges and of averages since the last call, and the maximum number of averages
-        in which a device took part during its local steps.
+        The values are the numbers of exchanges and of averages since the last call, and the maximum number of averages
+        in which a device was involved during its local steps.
         """
         made, self._before = sum(self._averaged) // 2 - self._before, sum(self._averaged) // 2
         told = {"exchanges": self._asked, "averages": made, "staleness": self._staleness}
@@ -67,7 +67,7 @@ class Peers:
         return told
 
     def work(self, k: Device) -> Process:
-        """Process of a device: repeatedly take local steps and, if active, average with a random neighbour."""
+        """Process of a device: repeatedly take local steps and, if it is active, average with a random neighbour."""
         fed, models, me = self._fed, self.models, k.index
         for n in count():
             yield fed.cohort(1, "at work", me, n, among=np.array([me]))

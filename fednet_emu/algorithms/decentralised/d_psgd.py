@@ -33,10 +33,10 @@ class DPsgd(Mixing):
     """Order of steps and mixing. adapt-then-combine: a device sends its model after its local steps; paper: a device
     sends its model while it computes its local steps, which are added after mixing."""
     on_lost_message: Literal["drop-pair", "keep-own-weight"] = "drop-pair"
-    """The rule for a lost message. drop-pair: two devices mix only if each has the other's model and knows by an
-    acknowledgement of 1 bit that its own model has arrived, which preserves the mean of all models;
-    keep-own-weight: there are no acknowledgements, a device adds the weight of a lost model to the weight of its own
-    model, and the mean of all models drifts."""
+    """The rule for a lost message. drop-pair: two devices mix only if each has received the other's model and an
+    acknowledgement of 1 bit for its own model, which preserves the mean of all models; keep-own-weight: there are no
+    acknowledgements, a device adds the weight of a lost model to the weight of its own model, and the mean of all
+    models drifts."""
 
     extra_scalars: ClassVar[int] = 1
 
@@ -57,6 +57,6 @@ class DPsgd(Mixing):
 
 
 def metropolis(graph: Digraph, used: Digraph) -> Array:
-    """Weight w_ij = 1 / (1 + max(d_i, d_j)) of each edge in `used`, where d_i is a degree in the undirected `graph`."""
+    """Return the weight w_ij = 1 / (1 + max(d_i, d_j)) of each edge in `used`, where d_i are degrees in `graph`."""
     degree = graph.out_degree  # includes the device itself
     return np.asarray(1.0 / np.maximum(degree[used.sender], degree[used.receiver]))

@@ -24,8 +24,8 @@ from fednet_emu.federation import Digraph, Federation
 class Gossip(Mixing):
     """In every round random pairs of neighbours replace their models by the mean of the two models.
 
-    An edge is used only if the opposite edge exists. Two devices average only if each has the other's model and knows
-    that its own model has arrived.
+    An edge is used only if the opposite edge exists. Two devices average only if each has received the other's model
+    and an acknowledgement for its own model.
     """
 
     pairs: int | None = Field(None, gt=0)

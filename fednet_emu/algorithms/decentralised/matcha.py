@@ -27,15 +27,15 @@ from fednet_emu.arrays import Array, IntArray
 from fednet_emu.federation import Digraph, Federation
 
 STEPS = 200
-"""Number of steps in the search for the probabilities."""
+"""Number of steps in the search for the probabilities with which matchings are used."""
 _ZERO = 1e-9
 
 
 class Matcha(Mixing):
     """In every round a random set of matchings is used; the two models of each pair in these matchings move closer.
 
-    An edge is used only if the opposite edge exists. A pair mixes only if each device has the other's model and knows
-    that its own model has arrived.
+    An edge is used only if the opposite edge exists. A pair mixes only if each device has received the other's model
+    and an acknowledgement for its own model.
     """
 
     budget: float = Field(0.5, gt=0, le=1)
@@ -59,9 +59,10 @@ class Matcha(Mixing):
 
 
 def matchings(graph: Digraph) -> IntArray:
-    """Colour [edges] of each edge, from 0, in a bidirectional graph; both directions of an edge have one colour.
+    """Return a colour [edges], from 0, for each edge of a bidirectional graph, so that each colour is a matching.
 
-    Each edge, in order, gets the first colour that no other edge of its two devices has.
+    Both directions of an edge have the same colour. Each edge, in order, is given the first colour that no other edge
+    of its two devices has.
     """
     taken: list[set[int]] = [set() for _ in range(graph.n_devices)]
     colour: dict[tuple[int, int], int] = {}
@@ -76,7 +77,7 @@ def matchings(graph: Digraph) -> IntArray:
 
 
 def laplacians_of(graph: Digraph, colour: IntArray) -> Array:
-    """Laplacians L_j [matchings, devices, devices] of the edges of each colour."""
+    """Return the Laplacians L_j [matchings, devices, devices] of the graphs of the edges of each colour j."""
     count = int(colour.max(initial=-1)) + 1
     laplacians = np.zeros((count, graph.n_devices, graph.n_devices))
     np.add.at(laplacians, (colour, graph.sender, graph.sender), 1.0)
@@ -85,10 +86,11 @@ def laplacians_of(graph: Digraph, colour: IntArray) -> Array:
 
 
 def activation(laplacians: Array, budget: float) -> Array:
-    """Probabilities p [matchings] that (nearly) maximise lambda_2(sum of p_j L_j), with sum of p_j <= `budget` x count.
+    """Return probabilities p [matchings] that nearly maximise the algebraic connectivity lambda_2(sum of p_j L_j).
 
-    The derivative of lambda_2 by p_j (a supergradient) is v' L_j v, where v is a unit eigenvector of lambda_2. The
-    search starts at p_j = `budget`, and returns the best p of all steps.
+    The sum of p_j is at most `budget` times the number of matchings. The derivative of lambda_2 by p_j (a
+    supergradient) is v' L_j v, where v is a unit eigenvector of lambda_2. The search starts at p_j = `budget`, and
+    returns the best p of all steps.
     """
     count = len(laplacians)
     p = best = np.full(count, budget)
@@ -107,9 +109,10 @@ def activation(laplacians: Array, budget: float) -> Array:
 
 
 def on_budget(p: Array, total: float) -> Array:
-    """The point nearest to `p` [matchings] with entries from 0 to 1 and a sum of at most `total`: clip(p - shift).
+    """Return the point nearest to `p` [matchings] with entries from 0 to 1 and a sum of at most `total`.
 
-    The sum falls as the shift grows, linearly between the shifts at which an entry becomes 0 or 1.
+    The point is clip(p - shift). Its sum falls as the shift grows, linearly between the shifts at which an entry
+    becomes 0 or 1.
     """
     inside = np.clip(p, 0, 1)
     if inside.sum() <= total:
@@ -121,7 +124,11 @@ def on_budget(p: Array, total: float) -> Array:
 
 
 def contraction(laplacians: Array, p: Array, alpha: float) -> float:
-    """Factor rho = |E[W'W] - J| = |(I - alpha sum of p_j L_j)^2 + 2 alpha^2 sum of p_j (1 - p_j) L_j - J|."""
+    """Return the contraction factor rho = |E[W'W] - J| (spectral norm) of the random mixing matrix W.
+
+    It is |(I - alpha sum of p_j L_j)^2 + 2 alpha^2 sum of p_j (1 - p_j) L_j - J|, where `laplacians` contains the L_j
+    of the matchings, `p` their probabilities, and J averages within each component of the graph.
+    """
     values, vectors = np.linalg.eigh(laplacians.sum(0))
     kernel = vectors[:, values < _ZERO]
     inside = np.eye(len(values)) - alpha * np.tensordot(p, laplacians, 1)
@@ -130,7 +137,7 @@ def contraction(laplacians: Array, p: Array, alpha: float) -> float:
 
 
 def best_step(laplacians: Array, p: Array) -> float:
-    """Return the alpha that minimises `contraction`, which is convex in alpha; 0 without edges."""
+    """Return the step size alpha that minimises `contraction`, which is convex in alpha; 0 if there are no edges."""
     from scipy.optimize import minimize_scalar
 
     if not len(p):

@@ -28,7 +28,7 @@ from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.federation import Deferred, Device, Digraph, Federation, Process
 
 ACKNOWLEDGEMENT_BIT = 1
-"""Size in bit of the message that says that a model has arrived."""
+"""Size in bit of the message by which a device acknowledges a received model."""
 
 
 class Decentralised(LocalTraining):
@@ -47,7 +47,7 @@ class Decentralised(LocalTraining):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The state of a round in progress."""
+    """State of a round in progress: models before and after local steps, and the models that have arrived."""
 
     t: int
     graph: Digraph
@@ -61,7 +61,7 @@ class Mixing(Decentralised):
 
     deadline_s: float | None = Field(None, gt=0)
     """Maximum duration of a round (simulated s); steps and messages that are not finished by then are cancelled. A
-    device that has not finished its steps keeps its model, and a model that has not arrived is not mixed. With null, a
+    device that has not finished its steps keeps its model, and a model that has not arrived is not mixed. If null, a
     round ends when all devices have finished."""
 
     extra_scalars: ClassVar[int] = 0
@@ -69,7 +69,7 @@ class Mixing(Decentralised):
     overlapped: ClassVar[bool] = False
     """Whether a device sends its model while it computes its local steps; the steps are then added after mixing."""
     acknowledged: ClassVar[bool] = True
-    """Whether a received model is used only if its sender has received an acknowledgement."""
+    """Whether a received model is mixed only if its sender has received an acknowledgement of the model."""
 
     @abstractmethod
     def links(self, fed: Federation, graph: Digraph, t: int) -> Digraph:
@@ -77,14 +77,14 @@ class Mixing(Decentralised):
 
     @abstractmethod
     def weights(self, fed: Federation, graph: Digraph, used: Digraph) -> tuple[Array, Mapping[str, float]]:
-        """Weights w_ij of the `used` edges j -> i, in order of edges, and more columns for the series `mixing`."""
+        """Return the weights w_ij of the `used` edges j -> i, in order of edges, and values for the series `mixing`."""
 
     def step(self, fed: Federation, k: Device, x: Deferred, trained: Deferred) -> Deferred:
-        """Return the model after local steps from a device's model `x` to `trained`."""
+        """Return the model of a device after local steps, which have changed the device's model `x` to `trained`."""
         return trained
 
     def usable(self, heard: Digraph) -> Digraph:
-        """Edges of `heard` that are used; with `acknowledged`, only those whose opposite edge is also in `heard`."""
+        """Return the edges of `heard` over which models are mixed; if `acknowledged`, only bidirectional edges."""
         return heard.mutual() if self.acknowledged else heard
 
     def run(self, fed: Federation) -> Process:
@@ -112,7 +112,7 @@ class Mixing(Decentralised):
         turn.stepped[k.index] = self.step(fed, k, x, trained.params)
 
     def push(self, fed: Federation, k: Device, x: Deferred, turn: Turn) -> Process:
-        """Send a model from device `k` to its neighbours, which acknowledge the model if `acknowledged` is True."""
+        """Send model `x` from device `k` to its neighbours, which acknowledge it if `acknowledged` is True."""
         if not turn.graph.receivers(k.index):
             return
         reached = yield from pushed(fed, turn.graph, k, x, (x.size + self.extra_scalars) * FLOAT_BIT)
@@ -143,11 +143,11 @@ class Mixing(Decentralised):
 
 
 def moved(x: Tensor, own: Tensor, others: Sequence[Tensor], weights: Array, statistics: int = 0) -> Tensor:
-    """Return a device's mixed model: `x` [P] + sum of w_j (x_j - `own`).
+    """Return a device's mixed model [P]: `x` + sum over neighbours j of w_j (x_j - `own`).
 
-    Here `x` is the model of the device after its local steps, `own` is the model that the device has sent, `others` are
-    the received models x_j, and `weights` are the w_j. The last `statistics` entries (running statistics) are `x` + sum
-    of w_j (x_j - `x`).
+    Here `x` [P] is the model of the device after its local steps, `own` is the model that the device has sent, `others`
+    are the received models x_j, and `weights` are the w_j. In the last `statistics` entries (running statistics), `own`
+    is replaced by `x`.
     """
     if statistics:
         own = torch.cat([own[:-statistics], x[-statistics:]])
@@ -156,6 +156,6 @@ def moved(x: Tensor, own: Tensor, others: Sequence[Tensor], weights: Array, stat
 
 
 def imbalance(used: Digraph, weights: Array) -> float:
-    """Maximum difference of a column sum of the mixing matrix from 1; 0 means that mixing preserves the mean."""
+    """Return the maximum difference of a column sum of the mixing matrix from 1; if 0, mixing preserves the mean."""
     given = np.bincount(used.sender, weights, used.n_devices)
     return float(np.abs(given - np.bincount(used.receiver, weights, used.n_devices)).max(initial=0.0))

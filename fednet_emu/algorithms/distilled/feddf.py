@@ -51,7 +51,7 @@ class FedDF(PublicSamples, Synchronous):
 
 
 def ensemble(model: FlatModel, x: Tensor, n: int) -> Accumulation:
-    """Mean scores [M, classes] of `n` models, received one by one, on the samples `x` [M, ...]."""
+    """Return the mean scores [M, classes] of `n` models, received one by one, on the samples `x` [M, ...]."""
     total = outputs_of(model, (yield), x)
     for _ in range(n - 1):
         total = total + outputs_of(model, (yield), x)

@@ -8,7 +8,7 @@ consensus. A device trains towards the consensus on public samples (digest), the
 Differences from the paper: all models have one architecture, although no message depends on the architecture, and the
 same initial values. Models are not trained on labelled public samples before the first round. A round lasts from one
 consensus to the next. In the first round there is no consensus yet, so devices train only on their own samples. All
-public samples are used in every round. The loss of the digest step is the divergence that FedDF minimises.
+public samples are used in every round. The loss of the digest step is the Kullback-Leibler divergence, as in FedDF.
 """
 
 from __future__ import annotations
@@ -59,5 +59,5 @@ class FedMD(PublicSamples, Synchronous):
 
 
 def mean(scores: Sequence[Tensor]) -> Tensor:
-    """The mean of the `scores`, each [M, classes]."""
+    """Return the mean [M, classes] of the `scores`, each [M, classes]."""
     return torch.stack(list(scores)).mean(0)

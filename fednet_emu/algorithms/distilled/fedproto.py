@@ -32,7 +32,7 @@ from fednet_emu.learning.models.features import Featured, with_features
 
 
 class Prototypes(NamedTuple):
-    """The global prototypes of some classes, in the order of `classes`."""
+    """The global prototypes (mean features) of some classes, in the order of `classes`."""
 
     values: Deferred | None = None  # [classes, d] prototypes, deferred; None without any prototypes
     classes: tuple[int, ...] = ()
@@ -44,7 +44,7 @@ class FedProto(Synchronous):
     kind = "fedproto"
     uses: ClassVar[frozenset[str]] = frozenset()
     pull: float = Field(1.0, ge=0)
-    """Factor of the term that pulls features towards the global prototypes (lambda)."""
+    """Factor of the loss term that keeps features near the global prototypes (lambda)."""
 
     def events(self, n_samples: int | None) -> int:
         return 4
@@ -95,7 +95,7 @@ class FedProto(Synchronous):
         return fed.task.data.y[fed.task.slice_of(k.index)]
 
     def counts(self, fed: Federation, k: Device, classes: int) -> dict[int, int]:
-        """Return how many samples of each class device `k` has, by ascending class; the server knows this."""
+        """Return the number of samples of each class on device `k`, by ascending class, as known to the server."""
         counted = torch.bincount(self.labels(fed, k), minlength=classes).tolist()
         return {c: count for c, count in enumerate(counted) if count}
 
@@ -108,7 +108,11 @@ class PrototypeLoss:
     outputs: int  # number of classes
 
     def __call__(self, told: Tensor, wanted: Tensor) -> Tensor:
-        """Return the loss [B]; `told` [B, classes + d] holds outputs and features, `wanted` the result of `targets`."""
+        """Return the loss [B] of a batch.
+
+        `told` [B, classes + d] contains the class scores and the features of each sample, `wanted` [B, 1 + d] the class
+        and the global prototype of this class.
+        """
         scores, features = told[:, : self.outputs], told[:, self.outputs :]
         labels, goals = wanted[:, 0].long(), wanted[:, 1:]
         known = ~goals.isnan().any(1)
@@ -122,8 +126,8 @@ class PrototypeLoss:
 def targets(prototypes: Tensor, classes: Sequence[int], y: Tensor, outputs: int) -> Tensor:
     """Return, for each sample, its class and the prototype of this class [n, 1 + d]; nan for an unknown prototype.
 
-    `prototypes` [classes, d] holds the prototypes of `classes`, `y` [n] the class of each sample, and `outputs` is the
-    total number of classes.
+    `prototypes` [classes, d] contains the prototypes of `classes`, `y` [n] the class of each sample, and `outputs` is
+    the total number of classes.
     """
     table = prototypes.new_full((outputs, prototypes.shape[1]), torch.nan)
     table[list(classes)] = prototypes
@@ -131,7 +135,7 @@ def targets(prototypes: Tensor, classes: Sequence[int], y: Tensor, outputs: int)
 
 
 def class_means(featured: Featured, w: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Mean features [classes, d] of the classes in `y` [n], in ascending order, by model `w` on samples `x`."""
+    """Return the mean features [classes, d] of the classes in `y` [n], ascending, by model `w` on samples `x`."""
     features = outputs_of(featured.model, w, x)[:, featured.outputs :]
     return torch.stack([features[y == c].mean(0) for c in sorted(set(y.tolist()))])
 
@@ -145,8 +149,9 @@ def merged(
 ) -> Tensor:
     """Return the new global prototypes [classes, d] of `classes`.
 
-    `before` holds the old prototypes of the classes `known`. `sent` holds the prototypes that each device has sent, one
-    row per class of the device; `counts` holds the number of samples of each of these devices by class.
+    `before` contains the old prototypes of the classes `known`; a class without a new prototype keeps its old
+    prototype. `sent` contains the prototypes that each device has sent, one row per class of the device; `counts`
+    contains the number of samples of each of these devices by class.
     """
     parts: dict[int, list[tuple[int, Tensor]]] = {c: [] for c in classes}
     for own, has in zip(sent, counts, strict=True):

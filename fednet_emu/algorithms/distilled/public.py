@@ -28,7 +28,7 @@ class PublicSamples(LocalTraining):
         ),
     )
     distil_epochs: int = Field(1, gt=0)
-    """Number of passes over the public samples whenever a model is trained towards their scores."""
+    """Number of passes over the public samples each time a model is trained towards their scores."""
     distil_lr: float | None = Field(None, ge=0)
     """Step size of the distillation; null is `lr`. Batches have the size `batch_size`, and steps are plain SGD."""
 
@@ -38,7 +38,7 @@ class PublicSamples(LocalTraining):
         return SgdPlan(lr, self.batch_size, epochs=self.distil_epochs)
 
     def public(self, fed: Federation) -> Tensor:
-        """The public samples [M, ...]."""
+        """Return the public samples [M, ...]; raise an error for a model without classes, or too small batches."""
         check_classifier(fed, self.kind)
         n, least = fed.server.n_samples, fed.task.model.min_batch
         if least > 1 and self.distil_plan.min_batch(n) < least:
@@ -63,6 +63,6 @@ def check_classifier(fed: Federation, kind: str) -> None:
 
 
 def divergence(outputs: Tensor, scores: Tensor) -> Tensor:
-    """Kullback-Leibler divergence [B] from softmax(scores) to softmax(outputs), both [B, classes]."""
+    """Return the Kullback-Leibler divergence [B] of softmax(`scores`) from softmax(`outputs`), both [B, classes]."""
     wanted, found = log_softmax(scores, 1), log_softmax(outputs, 1)
     return kl_div(found, wanted, log_target=True, reduction="none").sum(1)

@@ -35,7 +35,7 @@ class FedDyn(Synchronous):
 
     kind = "feddyn"
     alpha: float = Field(0.01, gt=0)
-    """Factor alpha of the proximal term and of the changes of the stored gradients."""
+    """Factor alpha of the proximal term, and of the change of the model in the update of a stored gradient."""
     evaluated: Literal["mean", "server"] = "mean"
     """The model that is evaluated and returned by the run. mean: the mean of the models that arrived in the latest
     round with arrivals; server: the server's model, which is sent to the devices."""
@@ -68,7 +68,7 @@ def own_gradient(
 
 
 def remembered(minus_g: Tensor, v: Tensor, w: Tensor, alpha: float) -> Tensor:
-    """Negative gradient [n] stored after training from `w` to `v` [P]: the value before, plus alpha (v - w)."""
+    """Return the negative gradient [n] stored after training from `w` to `v` [P]: `minus_g` + `alpha` (v - w)."""
     return minus_g + alpha * (v - w)[: len(minus_g)]
 
 

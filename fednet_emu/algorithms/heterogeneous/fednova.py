@@ -83,10 +83,11 @@ class FedNova(Synchronous):
 
 @lru_cache(1024)
 def gradient_weight(plan: SgdPlan, steps: int, prox: float = 0.0) -> float:
-    """Sum |a|_1 of the weights of the gradients of `steps` local steps in the resulting update.
+    """Return the sum |a|_1 of the weights with which the gradients of `steps` local steps enter the update.
 
     The sum is measured by a trial: in one dimension, with all gradients equal to 1, the plan's optimizer moves a
     parameter from 0 by minus the step size times the sum of the weights. No formula per optimizer is therefore needed.
+    `prox` is the factor of the proximal term.
     """
     if not plan.lr:
         return float(steps)
@@ -102,9 +103,9 @@ def normalised_average(
 ) -> Accumulation:
     """Return `w` [P] plus the normalised mean of the models' differences from `w`; models are received one by one.
 
-    In the order of the models, `samples` holds the number of samples of each device, `steps` its contribution to
-    tau_eff (the mean of `steps`), and `weights` its sum |a|_1. The first `n_trainable` entries of `w` are parameters,
-    the remaining entries running statistics.
+    In the order of the models, `samples` contains the number of samples of each device, `steps` the number of steps by
+    which the device contributes to tau_eff (the mean of `steps` weighted by samples), and `weights` the sum |a|_1 of
+    the device. The first `n_trainable` entries of `w` are parameters, the remaining entries running statistics.
     """
     shares = np.asarray(samples) / sum(samples)
     effective_steps = float(shares @ np.asarray(steps))

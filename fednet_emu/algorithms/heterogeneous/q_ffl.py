@@ -39,8 +39,8 @@ class QFfl(Synchronous):
     """Exponent q of the losses in the weights of devices; 0 gives equal weights (FedAvg with uniform weighting)."""
     sampling: Literal["samples", "uniform"] = "samples"
     """How the cohort is drawn. samples: in proportion to numbers of samples, as in the paper; uniform: with equal
-    probabilities. The weights of updates depend only on the losses. With any `selection` other than `uniform`, this
-    setting must be uniform."""
+    probabilities. The weights of updates depend only on the losses. If `selection` is not `uniform`, this setting must
+    be uniform."""
 
     def _check(self) -> None:
         super()._check()
@@ -81,9 +81,10 @@ class QFfl(Synchronous):
 
 
 def fair_step(w: Tensor, count: int, q: float, lr: float, statistics: int = 0) -> Accumulation:
-    """Return the model after a step of q-FedAvg from `w` [P]; the loss and then the model of each device are received.
+    """Return the model [P] after a step of q-FedAvg from `w` [P], with exponent `q` and step size `lr` of devices.
 
-    Both sums of the paper are multiplied by `lr`, so that they stay finite if `lr` is 0.
+    The loss and then the model of each of `count` devices are received one by one. Both sums of the paper are
+    multiplied by `lr`, so that they stay finite if `lr` is 0.
     """
     update, total, weights, n = torch.zeros_like(w), 0.0, 0.0, len(w) - statistics
     for _ in range(count):

@@ -9,9 +9,9 @@ c_i+ = g_i(x) (option I) or c_i - c + (x - y_i) / (K lr) (option II); it sends y
 
 Differences from the paper: y_i is sent instead of y_i - x, which has the same size and information. K may differ
 between devices. Option I takes the gradient on all samples of the device. Means are over the uploads that arrive. A
-device whose upload does not arrive, for any reason, keeps its old c_i, so that c stays the mean of all c_i; the device
-learns of this at no cost. N is the number of devices that have samples. Running statistics (batch norm) have no control
-variates and are averaged like parameters.
+device whose upload does not arrive, for any reason, keeps its old c_i, so that c stays the mean of all c_i; a free
+acknowledgement tells the device whether its upload has arrived. N is the number of devices that have samples. Running
+statistics (batch norm) have no control variates and are averaged like parameters.
 
 Momentum is allowed in the local steps, as in NIID-Bench (Li, Diao, Chen, He, ICDE 2022, arXiv 2102.02079), though the
 paper's analysis is for plain steps. The optimizer steps along g_i alone; then y_i moves by -lr (c - c_i), without
@@ -103,23 +103,23 @@ class Scaffold(Synchronous):
         return params, fed.defer(control_change, x, params, c, distance, size=c.size)
 
     def correction(self, fed: Federation, k: Device, x: Deferred, c: Deferred, t: int, own: Variates) -> Terms:
-        """Return the correction c - c_i of each step: `linear` for plain SGD, else `drift`, which skips momentum."""
+        """Return the correction c - c_i of each step: as `linear` for plain SGD, else as `drift` without momentum."""
         correction = c - own[k]
         return {"linear": correction} if isinstance(self.local_optimizer, Sgd) else {"drift": correction}
 
 
 def one_gradient(own: AnyOptimizer) -> SgdPlan:
-    """Plan of one SGD step from x to x - g_i(x) on all samples, with the weight decay of the optimizer `own`."""
+    """Return the plan of one SGD step from x to x - g_i(x) on all samples, with the weight decay of `own`."""
     decay = own.weight_decay if isinstance(own, Sgd | Momentum) else 0.0
     return SgdPlan(lr=1.0, steps=1, optimizer=Sgd(weight_decay=decay))
 
 
 def control_change(x: Tensor, y: Tensor, known: Tensor, distance: float) -> Tensor:
-    """Mean gradient (x - y) / `distance` of steps from `x` to `y` [P], minus the control variate `known` [n].
+    """Return the mean gradient (x - y) / `distance` of steps from `x` to `y` [P], minus the variate `known` [n].
 
     `distance` is the sum of the step sizes; if it is 0, x equals y and the gradient is zero. If `known` is the device's
-    c_i, the result is c_i+ - c_i of option I. If `known` is the server's c, the result is c_i+ - c_i of option II,
-    where c_i cancels.
+    control variate c_i, the result is c_i+ - c_i of option I. If `known` is the server's control variate c, the result
+    is c_i+ - c_i of option II, where c_i cancels.
     """
     gradient = (x - y)[: len(known)]
     return (gradient / distance if distance else gradient) - known

@@ -8,9 +8,9 @@ weighted by their samples, and sends the mean to the devices. After k2 such edge
 averages the models of the edge servers, weighted by the number of samples of their devices, and sends the mean to the
 edge servers. A round here ends with an average in the cloud: it contains k1 k2 local steps.
 
-With `edge_rounds: 1` and an ideal backhaul, the algorithm is equivalent to `fedavg` over the same base stations: events
-are the same and, with one edge server, models are bit-identical. With several edge servers, floating-point sums have a
-different order.
+If `edge_rounds` is 1 and the backhaul is ideal, the algorithm is equivalent to `fedavg` over the same base stations:
+events are the same and, with one edge server, models are bit-identical. With several edge servers, floating-point sums
+have a different order.
 
 Differences from the paper: edge servers do not wait for each other between two averages in the cloud. An edge server
 sends the change of its model instead of the model, with the same number of bits, and the cloud adds the weighted
@@ -22,9 +22,9 @@ that are lost:
 - A device that was handed over while it trained uploads to the edge server that now serves the device. This edge server
   forwards the model over the backhaul, through the cloud, to the edge server for which the model was trained.
 - The weight of an edge server in the cloud is the total number of samples of all models that the edge server has
-  averaged since it received the cloud's model; without mobility and losses this is the paper's weight. An edge server
-  that has received no models sends nothing.
-- An edge server that does not receive the cloud's model takes no part, with its devices, until the next round.
+  averaged since it received the cloud's model; if devices do not move and no message is lost, this is the paper's
+  weight. An edge server that has received no models sends nothing.
+- If an edge server does not receive the cloud's model, the edge server and its devices do nothing until the next round.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class HierFAvg(LocalTraining):
         return EdgeReply() if sent.lost else EdgeReply(sent.payload, weight, count)
 
     def client(self, fed: Federation, k: Device, w_e: Deferred, edges: EdgeServers, e: int, number: int) -> Process:
-        """Process of device `k`: train the model of edge server `e` and upload it, perhaps by another edge server."""
+        """Process of device `k`: train the model of edge server `e`, and upload it, perhaps to another edge server."""
         trained = yield k.train(w_e, self.plan, number)
         reached = e
 
@@ -123,7 +123,7 @@ class HierFAvg(LocalTraining):
         return sent
 
     def resent(self, fed: Federation, send: Callable[[], Event]) -> Process:
-        """Send a message on the backhaul; if the message is lost, send it again, up to `backhaul_retries` times."""
+        """Send a message on the backhaul; a lost message is sent again up to `backhaul_retries` times."""
         return fed.retry(send, attempts=1 + self.backhaul_retries, pause_s=0)
 
 
@@ -137,7 +137,7 @@ class EdgeReply(NamedTuple):
 
 @dataclass
 class Interval:
-    """The time between two averages in the cloud: its index, cohort, busy devices and number of invitations."""
+    """State of the interval between two averages in the cloud: its index, its cohort, busy devices, invitations."""
 
     t: int
     cohort: Sequence[Device]
@@ -156,9 +156,10 @@ class Interval:
 
 
 def moved_further(w_e: Tensor, update: Tensor | None, weights: Sequence[float]) -> Accumulation:
-    """Return the edge server's total change of the cloud's model after one more edge round from `w_e` [P].
+    """Return the total change of the cloud's model on an edge server after one more edge round from `w_e` [P].
 
-    `update` is the total change before this edge round. The models of the devices are received one by one.
+    `update` is the total change before this edge round, and None if there was none. The models of the devices are
+    received one by one, and averaged with the given weights.
     """
     further = yield from mean_update(w_e, weights)
     return further if update is None else update + further

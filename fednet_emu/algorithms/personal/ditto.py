@@ -27,8 +27,8 @@ class Ditto(Synchronous):
     sends_models: ClassVar[bool] = True
     uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
     pull: float = Field(ge=0)
-    """Factor of the proximal term that keeps a personal model close to the global model (lambda); with 0 every device
-    trains its personal model independently."""
+    """Factor of the proximal term that keeps a personal model close to the global model (lambda); if it is 0, every
+    device trains its personal model independently."""
 
     def run(self, fed: Federation) -> Process:
         w = fed.initial_model()

@@ -34,9 +34,10 @@ class PerFedAvg(Synchronous):
     adapt_lr: float | None = Field(None, ge=0)
     """Step size of the adaptation (alpha); null is `lr`, the step size of the local steps (beta)."""
     order: Literal["first", "hessian-free"] = "first"
-    """Hessian in a local step. first: omitted (two gradients per step); hessian-free: estimated (four gradients)."""
+    """How the Hessian in a local step is computed. first: it is omitted (two gradients per step); hessian-free: it is
+    estimated by differences of gradients (four gradients per step)."""
     delta: float = Field(0.01, gt=0)
-    """Factor delta of the Hessian estimate, which takes gradients at the model plus and minus delta times a
+    """Factor delta of the Hessian estimate, for which gradients are taken at the model plus and minus delta times a
     gradient."""
 
     @property

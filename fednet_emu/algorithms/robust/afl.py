@@ -35,7 +35,8 @@ class Afl(Algorithm):
     batch_size: int | None = Field(gt=0)
     """Samples per gradient; null takes all of the device's samples."""
     averaged: bool = True
-    """Whether the evaluated model is the mean over all rounds so far, as in the paper; if false, the latest model."""
+    """Whether the evaluated model is the mean of the models of all rounds so far, as in the paper. If false, the latest
+    model is evaluated."""
     deadline_s: Deadline = None
     patience_s: RoundPatience = ROUND_S
 
@@ -72,7 +73,7 @@ def weighted_step(w: Tensor, weights: Array, places: Sequence[int]) -> Accumulat
 
 
 def climbed(weights: Array, places: Sequence[int], losses: Sequence[float], lr: float) -> Array:
-    """Return the weights [N] after an ascent step along the losses of workers `places`, projected onto the simplex."""
+    """Return the weights [N] after an ascent step along `losses` of devices `places`, projected onto the simplex."""
     raised = weights.copy()
     raised[list(places)] += lr * np.asarray(losses)
     return project(raised)

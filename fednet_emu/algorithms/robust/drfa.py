@@ -39,8 +39,8 @@ from fednet_emu.federation import (
 class Drfa(Algorithm):
     """Each round, devices drawn by weight train; then devices drawn uniformly send losses, which change the weights.
 
-    The algorithm is DRFA, or DRFA-Prox if `regulariser` is above 0. A timing-only run has no weights and draws devices
-    uniformly in both exchanges.
+    The algorithm is DRFA, or DRFA-Prox if `regulariser` is above 0. A timing-only run, which trains nothing, has no
+    weights and draws devices uniformly in both exchanges.
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression"})
@@ -64,8 +64,8 @@ class Drfa(Algorithm):
     is plain DRFA."""
     prior: Prior = Prior()
     averaged: bool = False
-    """Whether the evaluated model is the mean over all rounds so far. If false, the latest model is evaluated, which
-    depends on the latest random draw of devices."""
+    """Whether the evaluated model is the mean of the models of all rounds so far. If false, the latest model is
+    evaluated, which depends on the latest random draw of devices."""
     patience_s: RoundPatience = ROUND_S
 
     events_depend_on_learning: ClassVar[bool] = True
@@ -124,11 +124,11 @@ class Drfa(Algorithm):
 def moved(
     weights: Array, places: Sequence[int], losses: Sequence[float], lr: float, pull: float, prior: Array
 ) -> Array:
-    """Return the weights [N] after an ascent step along the `losses` of devices `places`, and a step to `prior` [N].
+    """Return the weights [N] after an ascent step of size `lr` along `losses`, and a step towards `prior` [N].
 
-    Let lam be the old weights, q the prior, and v [N] the losses (0 for all other devices). The result u maximises <lr
-    v, u> - (pull / 2) |u - q|^2 - 1/2 |u - lam|^2 over the simplex, i.e. u is the projection of (lam + lr v + pull q) /
-    (1 + pull) onto the simplex.
+    The losses belong to the devices with indices `places`. Let lam be the old weights, q the prior, and v [N] the
+    losses (0 for all other devices). The result u maximises <lr v, u> - (pull / 2) |u - q|^2 - 1/2 |u - lam|^2 over the
+    simplex, i.e. u is the projection of (lam + lr v + pull q) / (1 + pull) onto the simplex.
     """
     raised = weights + pull * prior
     raised[list(places)] += lr * np.asarray(losses)

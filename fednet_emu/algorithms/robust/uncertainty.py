@@ -26,7 +26,7 @@ PerDevice = float | tuple[float, ...]
 _COLDEST = -700.0
 """Logarithm of a temperature that is so low that only the largest losses have weight."""
 _HOT = 1e3
-"""Temperature above which the tilted prior differs from the prior by at most a thousandth."""
+"""Temperature above which the prior, multiplied by exp(losses / temperature), changes by at most a thousandth."""
 RESOLUTION = 4.0 * float(np.finfo(np.float64).eps)
 """Relative tolerance: losses that differ by less than this fraction of the largest loss are equal up to rounding."""
 _MAX_TANGENTS = 1000
@@ -60,7 +60,7 @@ def relative(losses: Array) -> Array:
 
 
 def per_device(name: str, values: PerDevice, count: int) -> Array:
-    """Return `values` as an array [count]."""
+    """Return `values` as an array [count]; raise an error if `values` has more than one but not `count` entries."""
     given = np.asarray(values, dtype=np.float64)
     if given.ndim and len(given) != count:
         raise ScenarioError(
@@ -78,7 +78,7 @@ class Box(UncertaintySet):
     """Maximum weight: one number for all devices, or one number per device."""
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
-        """Raise the weights from the lower to the upper bounds, largest loss first, in O(N log N)."""
+        """Return the lower bounds, raised to the upper bounds by descending loss until the sum is 1, in O(N log N)."""
         low = np.maximum(per_device("lower", self.lower, len(losses)), 0.0)
         high = per_device("upper", self.upper, len(losses))
         rest = 1.0 - low.sum()
@@ -98,20 +98,21 @@ class Box(UncertaintySet):
 class CdNorm(UncertaintySet):
     """The paper's set of weights p with |p_j - q_j| <= deviation_j and sum_j |p_j - q_j| / deviation_j <= budget.
 
-    The paper finds the worst case by sorting deviation_j * loss_j, which is exact only for equal deviations. Here the
-    constraint sum(p) = 1 has a multiplier. For a fixed multiplier the problem is a fractional knapsack. The dual
-    function is convex and piecewise linear, so tangents from both sides meet at its minimum after a few steps of O(N
-    log N) each.
+    The paper finds the worst case by sorting deviation_j * loss_j, which is exact only for equal deviations. Here a
+    multiplier enforces the constraint sum(p) = 1, and for a fixed multiplier the problem is a fractional knapsack. The
+    dual function is convex and piecewise linear, so tangents from both sides meet at its minimum after a few steps of
+    O(N log N) each.
     """
 
     budget: float = Field(ge=0)
-    """Size of the set (the paper's Gamma): with 0 the set contains only the prior, with N the set is a box."""
+    """Size of the set (the paper's Gamma): if it is 0, the set contains only the prior; if it is the number of devices,
+    the set is a box."""
     deviation: PerDevice | None = None
     """Maximum change of a weight (the paper's p tilde), one number or one per device; null for the prior weight itself,
     so that a weight may vanish or double."""
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
-        """Combine two knapsack solutions, whose sums of weights are above and below 1, so that the weights sum to 1."""
+        """Return the combination, with a sum of 1, of two knapsack solutions with sums above and below 1."""
         reach = prior if self.deviation is None else per_device("deviation", self.deviation, len(losses))
         moves, p = reach > 0, prior.copy()
         f = relative(losses[moves]) if moves.any() else losses[moves]
@@ -122,9 +123,10 @@ class CdNorm(UncertaintySet):
 
 
 def _best_moves(f: Array, reach: Array, prior: Array, budget: float) -> Array:
-    """Return the u = (p - q) / reach for the worst case, in [-min(1, q / reach), 1].
+    """Return u = (p - q) / reach for the worst-case weights p, with entries in [-min(1, q / reach), 1].
 
-    The constraints are sum |u| <= `budget` and sum(reach u) = 0. The losses `f` are relative, in [-1, 0].
+    Here q is `prior`, and `reach` is the maximum change of each weight. The constraints are sum |u| <= `budget` and
+    sum(reach u) = 0. The losses `f` are relative, in [-1, 0].
     """
     down = np.minimum(1.0, prior / reach)
     low, high = (_knapsack(f - nu, reach, down, budget) for nu in (f.min() - 1.0, f.max() + 1.0))
@@ -143,7 +145,7 @@ def _best_moves(f: Array, reach: Array, prior: Array, budget: float) -> Array:
 
 
 def _knapsack(excess: Array, reach: Array, down: Array, budget: float) -> Array:
-    """Return the u that maximises sum(reach * excess * u) within its bounds and `budget`, filled by descending gain."""
+    """Return the u that maximises sum(reach * excess * u), for -down <= u <= 1 and sum |u| <= `budget`."""
     capacity = np.where(excess > 0, 1.0, down)
     order = np.argsort(-reach * np.abs(excess), kind="stable")
     room = capacity[order]
@@ -170,10 +172,10 @@ class Ellipsoid(UncertaintySet):
     def worst_case(self, losses: Array, prior: Array) -> Array:
         """Return the closed-form solution, recomputed without workers of negative weight until no weight is negative.
 
-        For the remaining workers j, p_j = q_j + variance_j (lift + step (f_j - mean)). Here mean is the mean of f over
-        the remaining workers weighted by variance, lift distributes the prior weights of the removed workers, and step
-        uses up the budget. Removing workers increases the step, and a removed worker stays at 0 for larger steps, so no
-        removed worker returns. The cost is O(N^2).
+        For the remaining workers j, p_j = q_j + variance_j (lift + step (f_j - mean)), where f_j are the scaled losses.
+        Here mean is the mean of f over the remaining workers weighted by variance, lift distributes the prior weights
+        of the removed workers, and step uses up the budget. Removing workers increases the step, and a removed worker
+        stays at 0 for larger steps, so no removed worker returns. The cost is O(N^2).
         """
         f, variance = relative(losses), per_device("variance", self.variance, len(losses))
         if self.budget == 0 or not f.any():
@@ -201,7 +203,7 @@ class KlBall(UncertaintySet):
     """Maximum Kullback-Leibler divergence from the prior, in nats."""
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
-        """Return the prior times exp(losses / eta), normalised, with the temperature eta that uses up the budget."""
+        """Return the prior times exp(losses / eta), normalised; the divergence at the temperature eta is `budget`."""
         held = prior > 0
         f, q = relative(losses[held]), prior[held]
         if self.budget == 0 or not f.any():
@@ -212,7 +214,7 @@ class KlBall(UncertaintySet):
         return as_weights(p)
 
     def _temperature(self, prior: Array, f: Array) -> float:
-        """Return the eta at which the divergence is `budget`, by root finding in a bracket."""
+        """Return the temperature eta at which the divergence from the prior is `budget`, by root finding."""
         from scipy.optimize import brentq
 
         def excess(log_eta: float) -> float:
@@ -232,10 +234,10 @@ def _tilted(prior: Array, f: Array, eta: float) -> Array:
 
 
 def _divergence(prior: Array, f: Array, eta: float) -> float:
-    """Return the divergence of the tilted prior p from the prior q: sum_j p_j log(p_j / q_j).
+    """Return the Kullback-Leibler divergence sum_j p_j log(p_j / q_j) of the tilted prior p from the prior q.
 
-    If p is close to q, the terms of this sum cancel. The divergence is then computed as sum_j q_j (r_j log r_j - r_j +
-    1) with r = p / q, whose terms are all >= 0.
+    p is the prior times exp(f / `eta`), normalised. If p is close to q, the terms of this sum cancel. The divergence is
+    then computed as sum_j q_j (r_j log r_j - r_j + 1) with r = p / q, whose terms are all >= 0.
     """
     if eta > _HOT:
         rise = np.expm1(f / eta)
@@ -249,7 +251,7 @@ class Polyhedron(UncertaintySet):
     """Polyhedron: sum_j matrix_ij p_j <= bounds_i for every row i; the prior has no effect."""
 
     matrix: tuple[tuple[float, ...], ...] = Field(min_length=1)
-    """One row of coefficients for each inequality, one column for each device."""
+    """Coefficients of the inequalities: one row for each inequality, and one column for each device."""
     bounds: tuple[float, ...]
     """Right-hand side of each inequality."""
 
@@ -258,7 +260,7 @@ class Polyhedron(UncertaintySet):
             raise ValueError(f"one bound per row is needed, got {len(self.matrix)} rows and {len(self.bounds)} bounds")
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
-        """Solve the linear programme with HiGHS, whose tolerances are absolute."""
+        """Return the solution of the linear programme by the solver HiGHS, whose tolerances are absolute."""
         from scipy.optimize import linprog
 
         count = len(losses)
@@ -279,7 +281,7 @@ class Wasserstein(UncertaintySet):
     """
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
-        """Move the prior weight of workers to workers with larger losses, in the order of gain per cost.
+        """Return the prior after weight is moved to workers with larger losses, in descending order of gain per cost.
 
         The moves of each worker's weight follow the concave hull of the points (distance, loss). The result is exact,
         because a multiplier for the budget splits the transport problem by source. The cost is O(N^2 log N).
@@ -303,7 +305,7 @@ class Wasserstein(UncertaintySet):
 
 
 def _hull(losses: Array, source: int) -> list[int]:
-    """Workers at the corners of the rising part of the concave hull of the points (distance from `source`, loss)."""
+    """Return the workers on the rising part of the concave hull of the points (distance from `source`, loss)."""
     place: list[int] = []
     for here in _rising(losses, source):
         while len(place) > 1 and _slope(losses, source, place[-1], here) >= _slope(losses, source, *place[-2:]):
@@ -317,7 +319,7 @@ def _slope(losses: Array, source: int, a: int, b: int) -> float:
 
 
 def _rising(losses: Array, source: int) -> list[int]:
-    """Workers whose loss exceeds the loss of all workers nearer to `source`, sorted by distance; `source` is first."""
+    """Return the workers with a larger loss than all workers nearer to `source`, sorted by distance from `source`."""
     distance = np.abs(np.arange(len(losses)) - source)
     order = np.argsort(distance, kind="stable")
     values = losses[order]

@@ -43,7 +43,7 @@ def project(v: Array) -> Array:
 
 
 def as_weights(p: Array) -> Array:
-    """Remove rounding errors from the weights `p` [N]: clip them at 0 and normalise their sum to 1."""
+    """Return the weights `p` [N] without rounding errors: clipped at 0, and normalised to a sum of 1."""
     positive: Array = np.maximum(p, 0.0)
     positive /= positive.sum()
     return positive

@@ -9,7 +9,7 @@ A rule uses only information that a real server would have, and that is as old a
   interference and future queues are unknown;
 - the current energy in the battery of each present device, reported in the same way.
 
-A rule never knows the future: slowdowns of computations, channel states, and departures of devices.
+A rule has no information about the future: slowdowns of computations, channel states, and departures of devices.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class RoundWork:
         return flop * np.array([processed[n] for n in own])
 
     def flop_of(self, orders: Orders) -> Array:
-        """Number of operations [N] in the local steps of each device; `orders` may set the numbers of steps."""
+        """Return the number of operations [N] in each device's local steps; `orders` may set the numbers of steps."""
         if orders.steps is None:
             return self.flop
         flop, own = self._fed.task.model.flop_per_sample, self.n_samples.tolist()
@@ -62,16 +62,16 @@ class RoundWork:
 
     @property
     def budget_left(self) -> float:
-        """Remaining share of the round limit or of the time limit of the run, whichever is smaller."""
+        """Remaining share, from 0 to 1, of the round limit or of the time limit of the run, whichever is smaller."""
         return self._fed.budget_left
 
     @cached_property
     def compute_s(self) -> Array:
-        """Expected time [N] in s of the local steps without straggling, at the clock frequencies of the devices."""
+        """Expected time [N] in s of the local steps at the devices' clock frequencies, without random slowdowns."""
         return np.array([self._fed.processors.expected_s(k, flop) for k, flop in enumerate(self.flop.tolist())])
 
     def rates_bps(self, numbers: IntArray, *, down: bool) -> Array:
-        """Expected link rates [N] of the devices `numbers` now, in bit/s; nan for all other devices."""
+        """Return the expected current link rates [N] of the devices `numbers` in bit/s; nan for all other devices."""
         rates, network = np.full(self._fed.n_devices, np.nan), self._fed.network
         if network.moving or network.uplink.rates is not None or network.downlink.rates is not None:
             rates[numbers] = network.expected_bps(numbers, down=down)
@@ -85,7 +85,7 @@ class RoundWork:
         return network.expected_bps(everybody, down=False), network.expected_bps(everybody, down=True)
 
     def charges_j(self, numbers: IntArray) -> Array:
-        """Current energy [N] in the batteries of the devices `numbers`, in J; nan for others, or without batteries."""
+        """Return the current energy [N] in J in the batteries of devices `numbers`; nan for all other devices."""
         charges_j, batteries = np.full(self._fed.n_devices, np.nan), self._fed.presence.batteries
         if batteries is not None:
             charges_j[numbers] = batteries.charges_j()[numbers]
@@ -97,7 +97,8 @@ class ServerView:
     """The server's information at the start of a round; entry k of every array [N] belongs to device k.
 
     For a device that was cancelled at a deadline, `took_s` is the time until the deadline, which is a lower bound.
-    `told` holds the latest metrics [N] by name; if the rule requests no `reports`, `told` is empty.
+    `told` contains the latest metrics [N] that devices have sent, by name; it is empty if the rule requests no
+    `reports`.
     """
 
     t: int  # index of the round, from 0
@@ -138,7 +139,7 @@ class ServerView:
 
     @cached_property
     def upload_s(self) -> Array:
-        """Upload times [N] in s without other senders, at expected rates, without headers; nan for absent devices."""
+        """Upload times [N] in s at expected rates, without headers or other senders; nan for absent devices."""
         return _air_s(self.work.up_bit, self.rate_bps)
 
     @cached_property
@@ -147,7 +148,7 @@ class ServerView:
 
 
 def _air_s(size_bit: int, rate_bps: Array) -> Array:
-    """Transmission time [N] of `size_bit` bits, in s; infinite at a rate of zero."""
+    """Return the transmission time [N] in s of `size_bit` bits at `rate_bps` [N]; infinite at a rate of zero."""
     with np.errstate(divide="ignore"):
         return np.asarray(size_bit / rate_bps, np.float64)
 
@@ -175,7 +176,7 @@ class Selection(Component):
         return min(cohort, n_devices)
 
     def rate(self, cohort: int, n_devices: int) -> float | None:
-        """Probability of selecting each device; None if devices are not selected independently of each other."""
+        """Return the probability of selecting each device; None if devices are not selected independently."""
         return None
 
     def problem(self, cohort: int) -> str:
@@ -183,11 +184,11 @@ class Selection(Component):
         return ""
 
     def poll(self, view: ServerView) -> Sequence[int]:
-        """Return the devices that must receive the model and report its loss on their samples before the selection."""
+        """Return the indices of the devices that receive the model and report its loss before the selection."""
         return ()
 
     def poll_batch(self, plan: SgdPlan) -> int | None:
-        """Number of samples on which a polled device computes the loss; None for all its samples."""
+        """Return the number of samples on which a polled device computes the loss; None for all its samples."""
         return None
 
     @abstractmethod
@@ -196,7 +197,7 @@ class Selection(Component):
 
 
 def chosen(numbers: Sequence[int], there: Sequence[Device]) -> list[Device]:
-    """Return the devices of `there` with the indices `numbers`, in ascending order."""
+    """Return the devices of `there` with the indices `numbers`, in order; raise an error if an index is not valid."""
     numbers = sorted(int(number) for number in numbers)
     able = {k.index: k for k in there}
     wrong = next((n for n in numbers if n not in able), None)
@@ -207,9 +208,10 @@ def chosen(numbers: Sequence[int], there: Sequence[Device]) -> list[Device]:
 
 
 def highest(values: Array, view: ServerView, among: IntArray | None = None) -> list[int]:
-    """Return the `view.size` devices in `among` (by default, all present devices) with the highest values [N].
+    """Return the `view.size` devices with the highest `values` [N], in descending order.
 
-    Ties are broken at random, and nan ranks last.
+    The devices are chosen from the indices `among`, or from all present devices if `among` is None. Ties are broken at
+    random, and nan ranks last.
     """
     shuffled = view.rng.permutation(view.there if among is None else among)
     chosen: list[int] = shuffled[np.argsort(-values[shuffled], kind="stable")[: view.size]].tolist()
@@ -217,7 +219,7 @@ def highest(values: Array, view: ServerView, among: IntArray | None = None) -> l
 
 
 def weighted(numbers: IntArray, weights: Array, size: int, rng: np.random.Generator) -> list[int]:
-    """Draw `size` of the `numbers` without replacement, each time in proportion to the `weights` of those that remain.
+    """Draw `size` of the `numbers` at random without replacement; each draw is in proportion to the `weights`.
 
     The method is an exponential race (Efraimidis and Spirakis, "Weighted Random Sampling with a Reservoir", Information
     Processing Letters 97(5), 2006). Numbers of weight zero are drawn only after all others.

@@ -24,9 +24,9 @@ NOMINAL_LOSS = 1.0
 class CohortSampler:
     """Selects a cohort of `size` devices in every round, and keeps a history if the rule or a caller needs one.
 
-    If the caller of the run answers the question `invite` (`Federation.outside`), the answer replaces the choice of the
-    rule; reports and polls of the rule remain. `work` is the work of a device in a round; `deadline_s` limits the wait
-    for requested losses.
+    If the caller of the run takes the decision `invite` (`Federation.outside`), its choice replaces the choice of the
+    rule. The metrics and losses that the rule requests from devices are still sent. `work` is the work of a device in a
+    round; `deadline_s` limits the wait for requested losses in simulated s.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class CohortSampler:
             self._memory = selection.start(fed.n_devices)
 
     def cohort(self, t: int, message: Any) -> Process:
-        """Process that returns the list of devices of round `t`, in order; `message` begins with the model."""
+        """Process that returns the list of devices invited in round `t`; `message` begins with the model."""
         self._plans.clear()
         if self._history is None:
             cohort = yield self._fed.cohort(self._size, t)
@@ -55,7 +55,7 @@ class CohortSampler:
         return cohort
 
     def planned(self, t: int, cohort: Sequence[Device]) -> Process:
-        """Process that plans round `t`, if rounds are planned, and returns the list of devices that take part."""
+        """Process that plans the resources of round `t`, if rounds are planned, and returns the participants."""
         if not self._plans.active or not cohort:
             return list(cohort)
         work = self._work
@@ -92,7 +92,7 @@ class CohortSampler:
 
 
 class History:
-    """The results of earlier rounds, by device."""
+    """The results of earlier rounds for each device: invitations, arrivals, durations and metrics."""
 
     def __init__(self, fed: Federation, reports: Sequence[Statistic]) -> None:
         n, self._fed = fed.n_devices, fed
@@ -113,7 +113,7 @@ class History:
         self._last_asked[numbers] = t
 
     def note(self, arrived: Arrived, reports: Sequence[Statistic]) -> None:
-        """Record the cohort's replies at the end of the round."""
+        """Record the replies of the cohort at the end of the round, in the history and in the series `selection`."""
         now = {"round": self._fed.round + 1, "simulated_s": self._fed.now_s}
         for k, reply in zip(arrived.cohort, arrived.replies, strict=True):
             took_s = self.heard(k.index, int(self._last_asked[k.index]), reply)
@@ -134,7 +134,7 @@ class History:
     def view(
         self, t: int, size: int, there: IntArray, memory: Any, work: RoundWork, rng: np.random.Generator
     ) -> ServerView:
-        """Return the server's current information; this reads the values of the losses that have arrived."""
+        """Return the server's current information for a decision; this reads the losses that have arrived."""
         for number, name, value in self._unread:
             told = self._fed.read(value, NOMINAL_LOSS) if isinstance(value, Deferred) else value
             self._told[name][number] = told

@@ -49,9 +49,11 @@ class FedCs(Selection):
 
 
 def greedy(download_s: Array, compute_s: Array, upload_s: Array, round_s: float, size: int) -> list[int]:
-    """Return the indices of at most `size` chosen devices, in the order of choice, from their estimated times [n].
+    """Return the indices of at most `size` devices in the order of selection, from their estimated times [n] in s.
 
-    If several devices add the same time to the round, the lowest index is chosen.
+    Each step selects the device that adds the least time to the round, if the round then takes less than `round_s`. Of
+    several such devices, the one with the lowest index is selected. If no device fits, only the fastest device is
+    selected.
     """
     left, chosen = np.arange(len(upload_s)), list[int]()
     sent_s, ends_s = 0.0, 0.0  # T^d and Theta

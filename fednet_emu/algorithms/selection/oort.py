@@ -63,21 +63,24 @@ class Oort(Selection):
     min_exploration: float = Field(0.2, ge=0, le=1)
     """Minimum of the decaying exploration share; 0.2 in the paper."""
     penalty: float = Field(2.0, ge=0)
-    """Exponent alpha of (preferred duration / own duration), which reduces the utility of slow devices; 2 in the paper,
-    0 ignores durations."""
+    """Exponent alpha of the factor (preferred duration / own duration), which reduces the utility of devices that are
+    slower than the preferred duration; 2 in the paper. If it is 0, durations have no effect."""
     cut_off: float = Field(0.95, ge=0, le=1)
     """Minimum utility of a device in the random draw, as a share c of the lowest utility that a selection of only the
     most useful devices would contain; 0.95 in the paper."""
     clip_percent: float = Field(95.0, gt=0, le=100)
-    """Percentile of the statistical utilities at which higher utilities are clipped; 95 in the paper."""
+    """Percentile of the devices' statistical utilities at which higher statistical utilities are clipped; 95 in the
+    paper."""
     preferred_percent: float = Field(30.0, gt=0, le=100)
     """Initial preferred duration T, as a percentile of the known durations; 30 in the authors' code."""
     pacer_percent: float = Field(5.0, ge=0, le=100)
     """Step by which the pacer raises the percentile of the preferred duration (Delta); 5 in the authors' code."""
     window: int = Field(20, gt=0)
-    """Number of rounds over which the pacer sums utilities (W); 20 in the paper."""
+    """Number of rounds over which the pacer, which adapts the preferred duration, sums utilities (W); 20 in the paper.
+    """
     max_rounds: int | None = Field(None, gt=0)
-    """Number of updates after which a device is no longer selected, if enough others remain; null for no limit."""
+    """Number of updates after which a device is no longer selected, if enough other devices remain; null for no limit.
+    """
 
     def _check(self) -> None:
         if self.min_exploration > self.exploration:
@@ -117,7 +120,7 @@ class Oort(Selection):
     ) -> Array:
         """Return the utilities [n] of explored devices in round `round_` = 1, 2, ... (R).
 
-        For these devices, `statistical` holds the statistical utilities [n], `took_s` the durations [n], and
+        For these devices, `statistical` contains the statistical utilities [n], `took_s` the durations [n], and
         `last_round` the rounds [n] of the latest updates, from 1 (L). `preferred_s` is the preferred duration T.
         """
         clipped = np.minimum(statistical, np.percentile(statistical, self.clip_percent))
@@ -128,7 +131,7 @@ class Oort(Selection):
         return total * factor
 
     def _pace(self, view: ServerView, utility: Array) -> None:
-        """Record the utility of the latest round; increase the preferred duration if the utility of rounds falls."""
+        """Record the utility of the latest round; increase the preferred duration if utilities have fallen."""
         pacer: Pacer = view.memory
         if not view.t:
             return
@@ -143,7 +146,7 @@ class Oort(Selection):
         return float(np.percentile(known_s, pacer.percent)) if pacer.percent < _ALL else math.inf
 
     def _not_worn_out(self, view: ServerView) -> IntArray:
-        """Present devices with fewer than `max_rounds` updates; if too few, the devices with the fewest updates."""
+        """Return present devices with fewer than `max_rounds` updates; if too few, devices with the fewest updates."""
         if self.max_rounds is None:
             return view.there
         often = view.arrived[view.there]

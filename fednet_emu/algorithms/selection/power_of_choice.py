@@ -37,9 +37,9 @@ class PowerOfChoice(Selection):
     candidates send the loss on one batch; rpow-d: the server uses the mean loss that a device sent with its latest
     upload."""
     candidates: int | None = Field(None, gt=0)
-    """Number of candidates d, drawn in proportion to their numbers of samples; null for twice the cohort."""
+    """Number of candidates d, drawn in proportion to their numbers of samples; null is twice the size of the cohort."""
     batch_size: int | None = Field(None, gt=0)
-    """Number of samples in a batch for cpow-d; null for the algorithm's `batch_size`."""
+    """Number of samples on which a candidate computes its loss in cpow-d; null is the algorithm's `batch_size`."""
 
     @property
     def reports(self) -> tuple[Statistic, ...]:  # type: ignore[override]

@@ -40,8 +40,8 @@ class CellInterior(Selection):
     """Draws devices uniformly from the interior of the cell, i.e. from the devices with the highest uplink rates.
 
     Zhu, Wang, Huang: "Broadband Analog Aggregation for Low-Latency Federated Edge Learning", IEEE Transactions on
-    Wireless Communications 19(1), 2020, https://arxiv.org/abs/1812.11494. Without the devices at the edge of the cell,
-    aligned signals are stronger, but less data contributes to the model.
+    Wireless Communications 19(1), 2020, https://arxiv.org/abs/1812.11494. If the devices at the edge of the cell are
+    excluded, aligned signals are stronger, but less data contributes to the model.
 
     Differences from the paper: the server knows expected rates instead of distances, so the interior consists of the
     fraction `share` of devices with the highest expected uplink rates. With equal powers and without shadowing, these
@@ -49,8 +49,8 @@ class CellInterior(Selection):
     """
 
     share: float = Field(0.5, gt=0, le=1)
-    """Share of the devices that belong to the interior, which contains at least one device. For an interior of radius r
-    in a cell of radius R with uniform placement, the share is (r / R)^2."""
+    """Share of all devices that belong to the interior; the interior contains at least one device. For an interior of
+    radius r in a cell of radius R with uniform placement, the share is (r / R)^2."""
 
     def most(self, cohort: int, n_devices: int) -> int:
         return min(cohort, self._inside(n_devices))
@@ -147,8 +147,8 @@ class ProportionalFair(Selection):
 
     Differences from the paper: expected rates at the current mean SNR replace the SNR in the ratio. The ratio therefore
     follows distance, shadowing and recorded links, but not the fading of the transmission itself, which is unknown when
-    a round begins. The average is over the starts of earlier rounds at which the device was present. Without mobility,
-    all ratios are 1 and the draw is uniform.
+    a round begins. The average is over the earlier rounds at whose start the device was present. If devices do not
+    move, all ratios are 1 and the selection is uniform.
     """
 
     def start(self, n_devices: int) -> Past:

@@ -67,7 +67,10 @@ class DeviceBatches:
 
 
 class Served(NamedTuple):
-    """Record of a v2 round: `order` lists (device, step) of each batch in the order in which the server computed it."""
+    """Record of a round of variant v2, in which the server takes one step for each batch of each device.
+
+    `order` lists (device, step) of each batch in the order in which the server computed the batches.
+    """
 
     order: Sequence[tuple[int, int]]
     batches: Mapping[int, DeviceBatches]  # the batches of each device
@@ -77,9 +80,9 @@ class Served(NamedTuple):
 
 @final
 class JointSteps:
-    """Takes training steps of a model whose first `n_device` parameters are on devices.
+    """Computes training steps of a model whose first `n_device` parameters are on devices.
 
-    The model must not have running statistics.
+    The other parameters are on the server. The model must not have running statistics.
     """
 
     def __init__(self, model: FlatModel, data: TrainData, n_device: int, streams: Streams) -> None:
@@ -90,9 +93,10 @@ class JointSteps:
         return self._model.live()
 
     def as_served(self, w: Tensor, plan: SgdPlan, served: Served, key: tuple[int, ...]) -> Tensor:
-        """Return the model [P] after a v2 round from `w` [P], in which the server part takes a step for each batch.
+        """Return the model [P] after a round of variant v2 from `w` [P]; the server takes a step for each batch.
 
-        Each device takes steps on its own part, one for each of its batches; the device parts that arrive are averaged.
+        Each device takes a step on its own copy of the first layers for each of its batches. The copies that arrive at
+        the server are averaged. `served` is the record of the round, and `key` the key of the model's random numbers.
 
         Raises:
             Diverged: a parameter is not finite.
@@ -123,8 +127,8 @@ class JointSteps:
     ) -> Tensor:
         """Return the model [P] after one plain SGD step (psl) from `w` [P] on the joint batch of several devices.
 
-        `forward` holds the batches of the devices whose activations have arrived; the server steps along the mean
-        gradient of these batches. `backward` holds the indices, in `forward`, of the devices whose model parts have
+        `forward` contains the batches of the devices whose activations have arrived; the server steps along the mean
+        gradient of these batches. `backward` contains the indices, in `forward`, of the devices whose model parts have
         arrived; these parts are averaged. Both gradients are from one forward pass with the same random numbers. `step`
         is the index of the batch of each device, and `key` (round, step) is the key of the model's random numbers.
 
@@ -182,7 +186,7 @@ SLOWEST_BPS = 1e-3
 
 @final
 class CutLink:
-    """Sends batches between the two parts of a cut model, and runs the computations of both parts."""
+    """Simulates the messages between device and server in split learning, and the computations on both sides."""
 
     def __init__(self, fed: Federation, plan: SgdPlan, queue: Queue, retries: int) -> None:
         self._fed, self.plan, self._queue, self._attempts = fed, plan, queue, 1 + retries
@@ -194,9 +198,9 @@ class CutLink:
     def steps(self, k: Device, cut: Cut, order: list[tuple[int, int]], first: int = -1, last: int = -1) -> Process:
         """Run all steps of device `k`; return the delivery of the last message, which is lost if `k` leaves the round.
 
-        (device, step) is added to `order` when the server has computed the batch. For the records, `first` is the index
-        of the value that the first computation of the device reads, and `last` the index of the value that its last
-        computation produces.
+        The pair (device, step) is added to `order` when the server has computed the batch. For the records, `first` is
+        the index of the value that the first computation of the device reads, and `last` the index of the value that
+        its last computation produces.
         """
         sizes, sent = self.sizes(k), None
         for step, size in enumerate(sizes):
@@ -211,7 +215,7 @@ class CutLink:
         return sent
 
     def forward(self, k: Device, cut: Cut, size: int, first: int = -1) -> Process:
-        """Let device `k` compute the activations of a batch and send them with the labels; return the delivery."""
+        """Let device `k` compute the activations of `size` samples and send them with labels; return the delivery."""
         yield k.compute(Work(cut.forward_flop * size, None, first))
         return (yield from self.up(k, None, size * (cut.width + self._labels)))
 
@@ -223,7 +227,7 @@ class CutLink:
         return server.compute(Work(flop, None))
 
     def backward(self, k: Device, cut: Cut, size: int, last: int = -1) -> Process:
-        """Send the gradient of a batch to device `k`, which then takes its step; return the delivery."""
+        """Send the gradient for `size` samples to device `k`, which then takes its step; return the delivery."""
         send = partial(self._fed.downlink, k, None, FLOAT_BIT * size * cut.width)
         got = yield from self._fed.retry(send, attempts=self._attempts, pause_s=0.0)
         if not got.lost:
@@ -231,7 +235,7 @@ class CutLink:
         return got
 
     def up(self, k: Device, payload: Deferred | None, scalars: int) -> Process:
-        """Send `scalars` scalars from device `k`; return the delivery."""
+        """Send a message of `scalars` 32-bit numbers from device `k` to the server; return the delivery."""
         send = partial(self._fed.uplink, k, payload, FLOAT_BIT * scalars)
         return self._fed.retry(send, attempts=self._attempts, pause_s=0.0)
 
@@ -256,7 +260,7 @@ class CutLink:
 
 
 class Round(NamedTuple):
-    """The context of a round, of the turn of one device (sl), or of one step (psl)."""
+    """Data of a round of split learning, of the training of a single device (sl), or of a single joint step (psl)."""
 
     fed: Federation
     link: CutLink
@@ -287,14 +291,14 @@ class SplitFed(LocalTraining):
     averaged after a round. psl: one server part, which takes one step on the activations of all devices together; the
     device parts are averaged after each step."""
     cut: Literal["least-time"] | Annotated[int, Field(gt=0)] = 1
-    """Number of layers with parameters on the device, which also computes the layers without parameters that follow.
-    least-time, for sl and v1: for each device, the cut with the shortest time of a round without other devices, at the
-    rates expected when the device is invited."""
+    """Number of layers with parameters that the device computes, together with the layers without parameters that
+    follow. least-time, only for sl and v1: for each device, the number of layers for which a round of this device alone
+    would be shortest, at the rates expected when the device is invited."""
     cohort: Invited = 0.5
     deadline_s: float | None = Field(None, gt=0)
     """Maximum time (simulated s) that the server waits for devices; late devices are cancelled and left out. In v1 and
     v2 this is the time of a round, in sl the time of one device's turn. In psl it limits the wait for the activations
-    of a step, and again the wait for the parts of the model. Null waits for all devices."""
+    of each step, and separately the wait for the device parts of the model. Null waits for all devices."""
     retries: int = Field(0, ge=0)
     """Maximum number of immediate retries of a lost message. A model part that is lost on the downlink is not sent
     again; its device leaves the round."""
@@ -344,7 +348,7 @@ class SplitFed(LocalTraining):
         return [cuts[self.cut - 1]]
 
     def in_turn(self, its: Round, cohort: Sequence[Device]) -> Process:
-        """Variant sl: devices train one after the other; a device that loses a message does not change the model."""
+        """Return the model after a round of variant sl; a device that loses a message does not change the model."""
         for k in cohort:
             trained: dict[Device, Deferred] = {}
             arrived = yield from self.exchange(its, [k], self.client, trained, [])
@@ -353,14 +357,14 @@ class SplitFed(LocalTraining):
         return its.w
 
     def side_by_side(self, its: Round, cohort: Sequence[Device]) -> Process:
-        """Variant v1: devices train in parallel, each with its own server part; the parts that arrive are averaged."""
+        """Return the model after a round of variant v1: devices train in parallel, and their models are averaged."""
         trained: dict[Device, Deferred] = {}
         arrived = yield from self.exchange(its, cohort, self.client, trained, [])
         models = [trained[k] for k in arrived.devices]
         return its.fed.accumulate(average, models, its.w, arrived.weights("samples")) if models else its.w
 
     def as_served(self, its: Round, cohort: Sequence[Device]) -> Process:
-        """Variant v2: devices train in parallel; if a device leaves, the server keeps its steps on their batches."""
+        """Return the model after a round of variant v2; the server keeps its steps for devices that leave the round."""
         order: list[tuple[int, int]] = []
         arrived = yield from self.exchange(its, cohort, self.client, None, order)
         batches = {k.index: its.batches(k) for k in cohort}
@@ -368,7 +372,7 @@ class SplitFed(LocalTraining):
         return its.fed.defer(its.joint.as_served, its.w, self.plan.in_round(its.t), served, (its.t,), size=its.w.size)
 
     def in_step(self, its: Round, cohort: Sequence[Device]) -> Process:
-        """Variant psl: devices take steps together; a device that is late or loses a message takes no more steps."""
+        """Return the model after a round of variant psl; a device that is late or loses a message leaves the round."""
         fed, [cut], lr, joint = its.fed, its.cuts, self.plan.in_round(its.t).lr, its.joint
         sizes, batches = {k: its.link.sizes(k) for k in cohort}, {k: its.batches(k) for k in cohort}
         left: set[Device] = set()
@@ -390,7 +394,7 @@ class SplitFed(LocalTraining):
         return its.w
 
     def exchange(self, its: Round, cohort: Sequence[Device], client: Any, *args: Any, counts: bool = True) -> Process:
-        """Send each device its part of the model, run `client` on the device, and wait; return `Arrived` replies."""
+        """Send each device its first layers, run the process `client` of each device, and return the replies."""
         fed, cuts = its.fed, its.cuts
         cut = {k: cuts[0] if len(cuts) == 1 else its.link.least_time(k, cuts) for k in cohort}
         part = {own: fed.defer(own.device.take, its.w, size=own.device.n_shared) for own in dict.fromkeys(cut.values())}
@@ -410,7 +414,7 @@ class SplitFed(LocalTraining):
         trained: dict[Device, Deferred] | None,
         order: list[tuple[int, int]],
     ) -> Process:
-        """Process of a device (sl, v1, v2): take all steps, send the device part; store the model in `trained`."""
+        """Process of a device (sl, v1, v2): take all steps, send its layers, and store the whole model in `trained`."""
         cut, mine = cuts[k], None
         if trained is not None:
             trained[k] = model = k.training(its.w, self.plan, its.t).result.params

@@ -10,8 +10,8 @@ The report of M1 and M2 does not say whether M2's supervised model starts each r
 from its own weights: `m2_mode` offers both. The clients' models are averaged, although Procedure C of the report omits
 this step.
 
-Theorem 1: there are K classes and M sets. For a client, Pi [M, K] holds the class shares of each set, and pib [M] the
-shares of the sets in the client's samples. pi [K] holds the class shares of the test data, and eta [K] the class
+Theorem 1: there are K classes and M sets. For a client, Pi [M, K] contains the class shares of each set, and pib [M]
+the shares of the sets in the client's samples. pi [K] contains the class shares of the test data, and eta [K] the class
 probabilities of a sample. The probabilities that the sample belongs to each set (its surrogate label) are
 
     Q(eta) = A eta / (1' A eta)   with   A = diag(pib) Pi diag(pi)^-1.
@@ -56,7 +56,7 @@ LossMode = Literal["nll", "ce_on_probs"]
 def empirical_priors(sets: IntArray, classes: IntArray, n_sets: int, n_classes: int) -> tuple[Array, Array]:
     """Return the class shares Pi [M, K] of a client's M sets, and the shares pib [M] of the sets in its samples.
 
-    `sets` [n] and `classes` [n] hold the set and the class of each sample, from 0; a client uses the classes only to
+    `sets` [n] and `classes` [n] contain the set and the class of each sample, from 0; a client uses the classes only to
     compute these shares. An empty set has shares of zero.
     """
     counts = np.zeros((n_sets, n_classes))
@@ -66,7 +66,11 @@ def empirical_priors(sets: IntArray, classes: IntArray, n_sets: int, n_classes: 
 
 
 def transition(set_priors: Array, set_shares: Array, test_shares: Array) -> Array:
-    """Matrix A [M, K] of Theorem 1, not normalised; the columns of classes without test samples are zero."""
+    """Return the matrix A [M, K] of Theorem 1, not normalised; columns of classes without test samples are zero.
+
+    `set_priors` [M, K] contains the class shares of each set, `set_shares` [M] the shares of the sets in the client's
+    samples, and `test_shares` [K] the class shares of the test data.
+    """
     inverse = np.divide(1.0, test_shares, out=np.zeros_like(test_shares), where=test_shares > 0)
     return np.asarray(set_shares[:, None] * set_priors * inverse)
 
@@ -76,8 +80,9 @@ def transition(set_priors: Array, set_shares: Array, test_shares: Array) -> Arra
 class SurrogateLoss:
     """Loss of each sample of a client, from class scores z [B, K] and surrogate labels y [B], the indices of sets.
 
-    With `mode` "nll" the loss is -log Q_y(softmax z), as in the paper. "ce_on_probs" treats the probabilities Q(softmax
-    z) as scores and applies a second softmax, as the authors' code does; the minimum is log(e + M - 1) - 1.
+    If `mode` is "nll", the loss is -log Q_y(softmax z), as in the paper; Q is the vector of set probabilities. If
+    `mode` is "ce_on_probs", Q(softmax z) is treated as scores and a second softmax is applied, as in the authors' code;
+    the minimum of this loss is log(e + M - 1) - 1.
     """
 
     log_a: Tensor  # logarithms of the transition matrix [M, K]; minus infinity where the matrix is zero
@@ -98,9 +103,9 @@ class SurrogateLoss:
 
 
 def ce_on_probs(z: Tensor, y: Tensor) -> Tensor:
-    """The supervised loss [B] of the authors' public code: cross-entropy that takes softmax(`z`) [B, K] as scores.
+    """Return the supervised loss [B] of the authors' code: cross-entropy that takes softmax(`z`) [B, K] as scores.
 
-    The minimum of this loss is log(e + K - 1) - 1, which is 1.46115 for ten classes.
+    The labels are `y` [B]. The minimum of this loss is log(e + K - 1) - 1, which is 1.46115 for ten classes.
     """
     return cross_entropy(z.softmax(1), y, reduction="none")
 
@@ -110,8 +115,8 @@ class FedUL(Algorithm):
 
     The probability of each set is computed from the class probabilities by a matrix of known class shares. The
     partition must create sets (`surrogate-sets`). Only the model f is sent; class shares, data and surrogate labels
-    stay on their device. With `server.validation_samples`, the model that is evaluated and returned is the best so far
-    on these samples; otherwise it is the latest model.
+    stay on their device. If `server.validation_samples` is set, the model that is evaluated and returned is the best so
+    far on these samples; otherwise it is the latest model.
     """
 
     kind = "fedul"
@@ -142,8 +147,9 @@ class FedUL(Algorithm):
     alpha_g: float = Field(1.0, ge=0)
     """Step size of the server (alpha_g): the new model is f + alpha_g mean(f_c - f) over the clients' models f_c."""
     supervision: Literal["none", "M1", "M2"] = "none"
-    """Use of the server's labelled samples. M1: the server fine-tunes the mean of the clients' models, which makes the
-    round longer; M2: the server trains a model f' while the clients train, and mixes f' into the mean."""
+    """Use of the server's labelled samples. none: they are not used; M1: the server fine-tunes the mean of the clients'
+    models, which makes the round longer; M2: the server trains a model f' while the clients train, and mixes f' into
+    the mean."""
     server_epochs: int = Field(1, ge=0)
     """Number of passes over the server's labelled samples per round; 0 is the same as `supervision: none`."""
     h: float = Field(0.5, ge=0, le=1)
@@ -231,7 +237,7 @@ def surrogate_loss(task: LearningTask, sets: Tensor, device: int, mode: LossMode
 
 
 class Best(NamedTuple):
-    """The best model so far, its validation error, and the latest model's error; None without validation samples."""
+    """The best model so far, and the validation errors of this and of the latest model; None if not validated."""
 
     model: Deferred
     error: Deferred | None = None
@@ -239,7 +245,7 @@ class Best(NamedTuple):
 
 
 def better(fed: Federation, best: Best, f: Deferred) -> Best:
-    """Return the better of `best` and `f` by validation error, with both errors; `f` without validation samples."""
+    """Return the better of `best` and `f` by validation error, with both errors; if not validated, return `f`."""
     if not fed.task.n_validation:
         return Best(f)
     error = fed.defer(fed.task.validation_error, f, size=1)

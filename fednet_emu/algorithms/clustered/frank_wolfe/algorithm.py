@@ -84,7 +84,7 @@ class Rule:
         return box if self.n_clusters is None else clusters_oracle(self.n, self.n_clusters)
 
     def n_scalars(self, d: int) -> int:
-        """Number of scalars in a state with `d` shared parameters per client; most scalars belong to multipliers."""
+        """Return the number of scalars in a state with `d` shared parameters per client; most belong to multipliers."""
         return 2 * self.n * d + self.n_pairs * (d if self.smoothing is None else 1)
 
     def start(self, arrived: Sequence[Tensor]) -> State:
@@ -114,13 +114,17 @@ class Rule:
         return State(x, weights, multipliers, pulls, shortening, gap, ways)
 
     def labels(self, weights: Array) -> IntArray:
-        """Index [n] of each client's cluster; with `n_clusters`, in the partition nearest to the `weights` [pairs]."""
+        """Return the index [n] of each client's cluster.
+
+        If `n_clusters` is None, clusters are connected components of the pairs with a large weight. Otherwise they form
+        the partition into `n_clusters` clusters that is nearest to the `weights` [pairs].
+        """
         if self.n_clusters is None:
             return updates.components(weights, self.n)
         return updates.components(self.oracle(updates.TIED - weights, weights), self.n)
 
     def _ascended(self, state: State, apart: Tensor) -> tuple[Tensor | Array, Array]:
-        """Return the multipliers after an ascent step, and the gradient [pairs] with respect to the weights there."""
+        """Return the multipliers after an ascent step, and the gradient [pairs] by the weights at these multipliers."""
         if isinstance(state.multipliers, Tensor):
             lam = updates.ascended(state.multipliers, state.weights, apart, self.dual_lr, self.radius)
             return lam, updates.slopes(lam, apart, self.alpha)
@@ -130,7 +134,7 @@ class Rule:
 
 
 def pull_of(state: State, place: int) -> Tensor:
-    """Return the linear term c_i [d] of the client with index `place`, which the client adds to its gradient."""
+    """Return the linear term c_i [d] that the client with index `place` adds to the gradient of its loss."""
     return state.pulls[place]
 
 
@@ -156,25 +160,27 @@ class FrankWolfeClustering(Synchronous):
     alpha: float = Field(ge=0)
     """Reward alpha for coupling two clients; if it is too large, clients of different groups are coupled."""
     dual_lr: float = Field(ge=0)
-    """Step size of the multipliers lam_ij."""
+    """Step size of the multipliers lam_ij, which penalise the difference between the parameters of clients i and j."""
     max_multiplier: float = Field(1.0, ge=0)
     """Maximum norm of a multiplier lam_ij; larger multipliers are scaled down to it."""
     norm_coupling: bool = False
-    """Whether to couple a pair by w_ij lam_ij ||x_is - x_js|| with scalar multipliers lam_ij. If false, the coupling is
-    w_ij <lam_ij, x_is - x_js> with vectors lam_ij."""
+    """Whether to couple a pair of clients i and j with weight w_ij and shared parameters x_is and x_js by w_ij lam_ij
+    ||x_is - x_js|| with scalar multipliers lam_ij. If false, the coupling is w_ij <lam_ij, x_is - x_js> with vectors
+    lam_ij."""
     smoothing: float = Field(1e-2, gt=0)
-    """Smoothing length s: the norm in the coupling is sqrt(||x_is - x_js||^2 + s^2). For `norm_coupling` only."""
+    """Smoothing length s: the norm in the coupling is sqrt(||x_is - x_js||^2 + s^2). Used only if `norm_coupling` is
+    true."""
     weight_step: float | None = Field(None, gt=0, le=1)
-    """Step size of the Frank-Wolfe update, at most 1; with null it is 2 / (t + 2) in round t = 0, 1, ..."""
+    """Step size of the Frank-Wolfe update of the weights, at most 1; null is 2 / (t + 2) in round t = 0, 1, ..."""
     initial_weight: float = Field(1.0, ge=0, le=1)
     """Weight w_ij of every pair before the first round."""
     n_clusters: int | None = Field(None, gt=0)
-    """Number of clusters, if known, at most the number of devices with samples: the weights then move towards
-    partitions into this number of clusters. Devices without samples belong to no cluster. If null, the number of
-    clusters follows from the weights."""
+    """Number of clusters, at most the number of devices with samples. The weights then move towards partitions into
+    this number of clusters. Devices without samples belong to no cluster. If null, the number of clusters is unknown
+    and follows from the weights."""
     tolerance: float | None = Field(None, gt=0)
     """Threshold that ends the run: the Frank-Wolfe gap and the norm of each client's latest change of its shared
-    parameters must be below this threshold. With null, the run does not end early."""
+    parameters must be below this threshold. If null, the run does not end early."""
     deploy: Literal["cluster-mean", "own"] = "cluster-mean"
     """Shared parameters of a client's evaluated model: the mean of its cluster (cluster-mean), or its own (own)."""
     record_every: int = Field(10, gt=0)
@@ -256,7 +262,7 @@ class FrankWolfeClustering(Synchronous):
 
 
 def _record(fed: Federation, members: Sequence[Device], rule: Rule, state: Deferred, own: Sequence[Deferred]) -> None:
-    """Record the series `weights`, `clusters`, `agreement` and `convergence`, without sending anything."""
+    """Record the series `weights`, `clusters`, `agreement` and `convergence`; this sends no messages."""
     if fed.timing_only:
         return
     known: State = fed.read(state)

@@ -21,13 +21,13 @@ TIED = 0.5
 
 
 def pairs_of(n: int) -> tuple[IntArray, IntArray]:
-    """The clients i < j of each pair, as two arrays [n (n - 1) / 2]."""
+    """Return the clients i < j of all pairs of `n` clients, as two arrays [n (n - 1) / 2]."""
     i, j = np.triu_indices(n, 1)
     return i.astype(np.int64), j.astype(np.int64)
 
 
 def matrix_of(w: Array, n: int) -> Array:
-    """The symmetric matrix W [n, n] with a unit diagonal and upper triangle `w` [pairs]."""
+    """Return the symmetric matrix W [n, n] with a unit diagonal and the upper triangle `w` [pairs]."""
     matrix = np.eye(n)
     i, j = pairs_of(n)
     matrix[i, j] = matrix[j, i] = w
@@ -35,7 +35,7 @@ def matrix_of(w: Array, n: int) -> Array:
 
 
 def components(w: Array, n: int) -> IntArray:
-    """Index [n] of each client's cluster: a connected component of the graph of pairs with a weight above `TIED`."""
+    """Return the cluster [n] of each client: its component in the graph of pairs with a weight above `TIED`."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -45,31 +45,31 @@ def components(w: Array, n: int) -> IntArray:
 
 
 def differences(x: Tensor) -> Tensor:
-    """The differences x_i - x_j [pairs, d] between the clients of each pair, from the parameters `x` [n, d]."""
+    """Return the differences x_i - x_j [pairs, d] between the clients of each pair, from parameters `x` [n, d]."""
     i, j = (torch.from_numpy(side) for side in pairs_of(len(x)))
     return x[i].sub_(x[j])
 
 
 def ascended(lam: Tensor, w: Array, apart: Tensor, lr: float, radius: float) -> Tensor:
-    """The multipliers [pairs, d] after an ascent step along w_ij (x_i - x_j), with norms clipped to `radius`."""
+    """Return the multipliers [pairs, d] after an ascent step along w_ij (x_i - x_j), with norms clipped to `radius`."""
     lam = torch.addcmul(lam, apart, lr * _like(w, apart)[:, None])
     norm = lam.norm(dim=1, keepdim=True)
     return lam.mul_((radius / norm.clamp_min(torch.finfo(norm.dtype).tiny)).clamp_max(1.0))
 
 
 def pulls(w: Array, lam: Tensor, n: int) -> Tensor:
-    """The linear terms c_i = n sum_j w_ij lam_ij [n, d]: the gradient of n times the coupling with respect to x_i."""
+    """Return the linear terms c_i = n sum_j w_ij lam_ij [n, d], the gradient of n times the coupling by x_i."""
     return n * (_like(_incidence(n) * w, lam) @ lam)
 
 
 def slopes(lam: Tensor, apart: Tensor, alpha: float) -> Array:
-    """The gradient of the objective with respect to the weights w: G_ij = <lam_ij, x_i - x_j> - alpha [pairs]."""
+    """Return the gradient [pairs] of the objective by the weights w: G_ij = <lam_ij, x_i - x_j> - `alpha`."""
     products: Array = (lam * apart).sum(1, dtype=torch.float64).cpu().numpy()
     return products - alpha
 
 
 def springs(w: Array, lam: Array, x: Tensor, lr: float, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Norm coupling: return each client's linear term c_i [n, d], and the factor [n] that scales its step size.
+    """Return each client's linear term c_i [n, d] and the factor [n] of its step size, for the norm coupling.
 
     The terms are the gradient of n sum_j w_ij lam_ij r_ij, with r_ij = sqrt(||x_i - x_j||^2 + smoothing^2). Steps of
     constant size would oscillate around r = 0, where the coupling has the stiffness n sum_j w_ij lam_ij / r_ij. Steps
@@ -83,7 +83,7 @@ def springs(w: Array, lam: Array, x: Tensor, lr: float, smoothing: float) -> tup
 
 
 def distances(apart: Tensor) -> Array:
-    """The distances ||x_i - x_j|| [pairs], from the differences `apart` [pairs, d]."""
+    """Return the distances ||x_i - x_j|| [pairs], from the differences `apart` [pairs, d]."""
     return np.asarray(torch.linalg.vector_norm(apart, dim=1, dtype=torch.float64).cpu().numpy())
 
 
@@ -128,13 +128,13 @@ def clusters_oracle(n: int, k: int) -> Oracle:
 
 
 def tied(labels: IntArray) -> Array:
-    """Weights [pairs] of the partition given by `labels` [n]: 1 for pairs in one cluster, 0 for all other pairs."""
+    """Return the weights [pairs] of the partition `labels` [n]: 1 for pairs in one cluster, 0 for all other pairs."""
     i, j = pairs_of(len(labels))
     return np.asarray(labels[i] == labels[j], np.float64)
 
 
 def partitions(n: int, k: int | None = None) -> Iterator[tuple[int, ...]]:
-    """Yield the partitions of `n` clients (into exactly `k` clusters if given) as n labels, in order of appearance."""
+    """Yield the partitions of `n` clients, each as n labels; only those into exactly `k` clusters if `k` is given."""
 
     def extended(prefix: tuple[int, ...], used: int) -> Iterator[tuple[int, ...]]:
         left = n - len(prefix)

@@ -9,13 +9,13 @@ Differences from the paper:
 
 - The paper prints -w_j in update (12), but the derivative of phi_j' (z - w_j) is -phi_j; with -w_j the update diverges.
 - Eq. (36) is printed with its branches swapped; see `Pace`.
-- With `loss_of: steps` a worker sends the mean of the losses before each step, which need no further computation.
-- A loss that was never sent counts as 0 in planes. When the first loss of a worker arrives, it is added to the level h
-  with the worker's prior weight. So h starts at q'f although the master does not wait for all workers; the paper does
-  not specify the start.
-- c_1 and c_2 are constants by default. With `regularisation: paper` they decay as in the theorems, which is slow.
-- The first message to a worker is like all later messages of the master. A lost message is sent again. Lists of planes
-  have versions, and a worker never combines multipliers of one version with planes of another version.
+- If `loss_of` is steps, a worker sends the mean of the losses before each step, which need no further computation.
+- In the values of the cutting planes, the loss of a worker counts as 0 until its first report. The first loss of a
+  worker is added to the level h with the worker's prior weight. So h starts at q'f although the master does not wait
+  for all workers; the paper does not specify the start.
+- c_1 and c_2 are constants by default. If `regularisation` is paper, they decay as in the theorems, which is slow.
+- The first message to a worker has the same content as all later messages of the master. A lost message is sent again.
+  Lists of planes have versions, and a worker never combines multipliers of one version with planes of another version.
 - With fixed planes the multiplier of the only plane stays 1, so all workers keep their prior weights for any level h.
 - `max_delay` allows a staleness of tau, one more than the paper's text; `max_delay_inclusive: false` follows the text.
 - Models have no bounds by default; if bounds are given, a worker's model is clipped after the worker's last step.
@@ -61,20 +61,25 @@ LossOf = Literal["result", "steps"]
 step."""
 
 Wire = Literal["paper", "reduced"]
-"""Content of messages. paper: replies contain all multipliers, and refreshes all planes; reduced: only the worker's
-share."""
+"""Content of the master's messages. paper: a reply contains all multipliers, and a refresh contains all cutting planes;
+reduced: a reply and a refresh contain only one scalar, by which the worker scales its gradient."""
 
 
 def refresh_bit(wire: Wire, n_workers: int, n_planes: int) -> int:
-    """Size in bits of a plane refresh to a worker: N weights and a multiplier per plane, or only the worker's share."""
+    """Return the size in bit of a message that updates the cutting planes of a worker.
+
+    If `wire` is "paper", the message contains for each of the `n_planes` planes the weights of all `n_workers` workers
+    and a multiplier. If `wire` is "reduced", it contains one scalar, by which the worker scales its gradient.
+    """
     return FLOAT_BIT * ((n_workers + 1) * n_planes if wire == "paper" else 1)
 
 
 class Message(NamedTuple):
-    """The master's message to all workers before iteration `t`: z, and `dual` = (h, lam) for the version of `planes`.
+    """The master's message to all workers before iteration `t`, with the global model z.
 
-    `steps` are the settings that produced z. `payload` is z with (h, lam), which is the same for all receivers. `dual`
-    and `payload` are None if each worker receives only its own share.
+    `dual` = (h, lam) contains the level h, and the multipliers lam of the cutting planes in `planes`. `steps` contains
+    the step sizes and bounds by which z was computed. `payload` is z together with `dual`, which is the same for all
+    receivers. If each worker receives only its own scalar instead of all multipliers, `dual` and `payload` are None.
     """
 
     t: int
@@ -86,14 +91,18 @@ class Message(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What worker j computes from a message for its next update: `share` = sum_l lam_l p_lj, and `slope` = -phi_j."""
+    """Terms of worker j's next update: the factor `share` = sum_l lam_l p_lj, and the linear term `slope` = -phi_j.
+
+    Here lam_l is the multiplier of cutting plane l, p_lj the weight of worker j in this plane, and phi_j the worker's
+    dual variable.
+    """
 
     share: Deferred
     slope: Deferred
 
 
 class Report(NamedTuple):
-    """The model and the loss that a worker has sent, and their time of arrival."""
+    """The model and the loss that the worker with index `place` has sent, and their time of arrival in simulated s."""
 
     place: int
     w: Deferred
@@ -103,7 +112,7 @@ class Report(NamedTuple):
 
 @dataclass(slots=True)
 class Worker:
-    """One worker; `place` is its index among the workers with samples."""
+    """State of one worker; `place` is its index among the workers that have samples."""
 
     device: Device
     place: int  # index of its column in the planes
@@ -113,22 +122,23 @@ class Worker:
     told: int = 0  # the iteration in which the share was computed
 
     def learn(self, message: Message, share: Deferred, wire: Wire) -> None:
-        """Adopt the share of a message, unless the worker lacks its planes or has the share of a later message."""
+        """Store the gradient factor `share` of a message, unless the worker lacks its planes or has a later factor."""
         understood = wire == "reduced" or message.planes.version == self.planes.version
         if understood and message.t >= self.told:
             self.share, self.told = share, message.t
 
     def renew(self, message: Message, share: Deferred) -> None:
-        """Adopt a list of planes and the share, unless the worker has those of a later message."""
+        """Store the planes and the gradient factor `share` of a message, unless the worker has a later factor."""
         if message.t >= self.told:
             self.planes, self.share, self.told = message.planes, share, message.t
 
 
 class Master:
-    """The state of the master. All models and losses stay deferred until a plane step reads the losses.
+    """State of the master. Models and losses are deferred until an update of the planes reads the losses.
 
-    For each worker j, `models` holds the latest model, `losses` the latest loss (0 before the first report), and
-    `slopes` -phi_j. `displaced` counts the replaced planes whose multiplier was above 0.
+    For each worker j, `models` contains the latest model, `losses` the latest loss (0 before the first report), and
+    `slopes` -phi_j, where phi_j is the worker's dual variable. `displaced` counts the planes that were replaced
+    although their multiplier was above 0.
     """
 
     def __init__(self, fed: Federation, prior: Array, steps: Steps) -> None:
@@ -157,7 +167,7 @@ class Master:
         return Terms(share, self.slopes[j])
 
     def step(self, reports: Sequence[Report], steps: Steps) -> None:
-        """Perform one iteration with the given reports, at most one per worker."""
+        """Perform one iteration of the master with the settings `steps` and at most one report per worker."""
         self._steps = steps
         heard = [self._heard(report) for report in reports]
         self._state = self._fed.defer(master_step, self._state, self._z_0, heard, steps, size=6 * self._z_0.size)
@@ -176,7 +186,7 @@ class Master:
         return Heard(*parts)
 
     def renew_planes(self, uncertainty: UncertaintySet | None, upkeep: Upkeep, max_planes: int) -> None:
-        """Perform a plane step, which reads the losses; a timing-only run keeps the list unchanged."""
+        """Update the list of cutting planes from the latest losses; a timing-only run has no losses, and keeps it."""
         reading = self._fed.defer(_bill, self._state, self.losses, size=len(self.losses))
         read = self._fed.read(reading, nominal=())
         if not read or uncertainty is None:
@@ -192,7 +202,7 @@ class Master:
         self._state = self._fed.defer(_replaned, self._state, *numbers)
 
     def gap(self, devices: Sequence[Device], lr: float) -> float:
-        """Current squared stationarity gap, from one full gradient of every worker; takes no simulated time."""
+        """Return the squared stationarity gap from one full gradient of each worker; this takes no simulated time."""
         fed, plan = self._fed, SgdPlan(lr=1.0, steps=1)
         tried = [k.training(w, plan, "gap").result for k, w in zip(devices, self.models, strict=True)]
         descended, losses = [trained.params for trained in tried], [trained.loss for trained in tried]
@@ -209,7 +219,7 @@ def _bill(state: State, losses: Sequence[float]) -> tuple[Array, Array, Array]:
 
 
 class Log:
-    """Writer of the series `aspire` (a row per iteration), `activations` (a row per report) and `stationarity`."""
+    """Writes the record series `aspire` (a row per iteration), `activations` (a row per report) and `stationarity`."""
 
     def __init__(self, fed: Federation, wire: Wire) -> None:
         self._fed, self._wire = fed, wire
@@ -218,9 +228,9 @@ class Log:
     def iteration(self, t: int, active: int, heard: int, planes: int, refreshed: int, displaced: int) -> None:
         """Record iteration `t`, from 0, and the total number of bits sent since the start.
 
-        The master waited for `active` reports and received S = `heard` reports. `planes` is the number of cutting
-        planes, `refreshed` the number of workers to which planes were sent in this iteration, and `displaced` the
-        number of planes in use that have been replaced so far.
+        The master waited for `active` reports and received `heard` reports. `planes` is the number of cutting planes,
+        `refreshed` the number of workers to which planes were sent in this iteration, and `displaced` the number of
+        planes that have been replaced so far although their multiplier was above 0.
         """
         size = self._fed.task.model.size
         paper_bit, actual_bit = iteration_bit(self._wire, heard, size, planes, refreshed)
@@ -249,11 +259,11 @@ class Log:
 
 
 def iteration_bit(wire: Wire, heard: int, n_parameters: int, n_planes: int, refreshed: int) -> tuple[int, int]:
-    """Number of bits of an iteration: by the paper's formula, and as actual unicast messages without losses.
+    """Return the number of bits of an iteration, by the paper's formula, and in actual unicast messages without losses.
 
-    There are S = `heard` uploads and as many replies, P parameters, L planes, and N = `refreshed` workers that receive
-    the planes. The paper counts S (2 P + 1 + L) scalars (Section VI), and N^2 L scalars for a refresh. The paper does
-    not count the loss in each upload and the multipliers in a refresh.
+    An iteration has S = `heard` uploads and S replies, P parameters, L planes, and N = `refreshed` workers that receive
+    new planes. The paper counts S (2 P + 1 + L) scalars of 32 bits (Section VI), and N^2 L scalars for new planes. It
+    does not count the loss in each upload, or the multipliers that are sent with new planes.
     """
     paper = heard * (2 * n_parameters + 1 + n_planes) + refreshed**2 * n_planes
     extra = heard + refreshed * n_planes
@@ -262,10 +272,10 @@ def iteration_bit(wire: Wire, heard: int, n_parameters: int, n_planes: int, refr
 
 
 MAX_LOOKS = 10_000
-"""Maximum number of checks of the delays during `threshold_s`."""
+"""Maximum number of times that the master checks the delays of the workers within `threshold_s`."""
 
 SHORTEST_TICK_S = 1e-3
-"""Minimum time in s between two checks of the delays if the threshold follows the delays."""
+"""Minimum time in s between two checks of the workers' delays if the threshold is computed from the delays."""
 
 
 class Adaptive(Component):
@@ -274,8 +284,8 @@ class Adaptive(Component):
     threshold_s: float | None = Field(10.0, gt=0)
     """Largest delay, in s, that does not count as straggling (the paper's beta_1); null is twice the mean delay."""
     tick_s: float = Field(1.0, gt=0)
-    """Time in s between two checks of the delays while the master waits: at least 1/10,000 of the threshold, or at
-    least 0.001 s without a threshold."""
+    """Time in s between two checks of the workers' delays while the master waits; must be at least 1/10,000 of
+    `threshold_s`, or 0.001 s if `threshold_s` is null."""
 
     def _check(self) -> None:
         min_s = SHORTEST_TICK_S if self.threshold_s is None else self.threshold_s / MAX_LOOKS
@@ -304,7 +314,7 @@ class Pace:
         self._since_s[worker] = np.inf
 
     def active(self, now_s: float) -> int:
-        """Return the number of workers to wait for now; with `adaptive` it depends on the current delays."""
+        """Return the number of workers to wait for at time `now_s`; if the rule is adaptive, it depends on delays."""
         if self._adaptive is None:
             return self._few
         delay_s = np.maximum(self._delay_s, now_s - self._since_s)
@@ -312,14 +322,12 @@ class Pace:
         return len(delay_s) if float(delay_s.max()) <= threshold_s else self._few
 
     def may_ease(self, now_s: float) -> bool:
-        """Return True if the number of workers to wait for can decrease before another report arrives.
+        """Return whether the number of workers to wait for can decrease before another report arrives.
 
-        A decrease is impossible if the number is already `few`. It is also impossible if the threshold is twice the
-        mean delay, and twice the mean delay grows at least as fast as the longest delay.
-
-        The second case occurs while the master waits for at least half of the workers. The delay of a worker starts to
-        grow when its waiting time exceeds its previous delay; only at such times can the longest delay exceed twice the
-        mean.
+        A decrease is impossible if the number is already `few`. Suppose that the threshold is twice the mean delay, and
+        that the master waits for at least half of the workers. Once the delays of all these workers grow, the threshold
+        grows at least as fast as the longest delay. The delay of a worker starts to grow when its waiting time exceeds
+        its previous delay. Only at such times can the longest delay exceed twice the mean delay.
         """
         awaited = np.isfinite(self._since_s)
         if self._adaptive is None or self.active(now_s) == self._few or not awaited.any():
@@ -330,14 +338,15 @@ class Pace:
         return any(self.active(float(time_s)) == self._few for time_s in grows_s[grows_s > now_s])
 
     def until(self, missing: int, heard: int, now_s: float) -> tuple[int, float | None]:
-        """Return the number of reports and the time in s to wait for until the next check of the delays."""
+        """Return the number of reports, and the time in s, to wait for until the next check; None for no limit."""
         if self._adaptive is None or missing + heard <= self._few:
             return max(missing, 1), None
         return (max(missing, 1), self._adaptive.tick_s) if self.may_ease(now_s) else (1, None)
 
 
 Last = dict[int, int]
-"""For each worker, the iteration of the master's last reply; the oldest reply comes first."""
+"""For each worker, the iteration of the master's last reply; workers are in the order of these replies, oldest first.
+"""
 
 
 class Aspire(Algorithm):
@@ -352,7 +361,7 @@ class Aspire(Algorithm):
     multiplier of 0 are dropped; cp: planes are dropped only if the list is full; fixed: the prior is the only plane,
     with a multiplier of 1, so every worker keeps its prior weight."""
     uncertainty: AnyUncertaintySet | None = None
-    """The set of worker weights for which the worst-case loss is minimised; not needed with fixed planes."""
+    """The set of worker weights for which the worst-case loss is minimised; not needed if `planes` is fixed."""
     prior: Prior = Prior()
     active: int | None = Field(gt=0)
     """Number of reports that the master waits for (the paper's S); null waits for all workers."""
@@ -376,44 +385,49 @@ class Aspire(Algorithm):
     """Loss that a worker sends. result: the loss of its new model on all its samples; steps: the mean loss over its
     steps."""
     lr_master: float | None = Field(None, gt=0)
-    """Step size of the global model z (eta_z); must be below 2 / (prox N). Null is 0.4 / (prox N)."""
+    """Step size of the global model z (eta_z); must be below 2 / (prox N) for N workers. Null is 0.4 / (prox N)."""
     lr_level: float = Field(0.02, gt=0)
-    """Step size of the level h (eta_h)."""
+    """Step size of the level h, the variable that bounds the worst-case loss from above (eta_h)."""
     rho_multiplier: float = Field(0.02, gt=0)
-    """Step size of the planes' multipliers lam (rho_1)."""
+    """Step size of the multipliers lam_l of the cutting planes (rho_1)."""
     rho_dual: float = Field(0.1, gt=0)
-    """Step size of the dual variables phi_j (rho_2)."""
+    """Step size of the dual variables phi_j, which belong to the constraints z = w_j (rho_2)."""
     prox: float = Field(1.0, gt=0)
-    """Factor of the quadratic penalty between z and w_j (kappa_1)."""
+    """Factor of the quadratic penalty on the distance between the global model z and each worker's model w_j (kappa_1).
+    """
     regularisation: Literal["constant", "paper"] = "constant"
-    """Values of c_1 and c_2. constant: `c_multiplier` and `c_dual`; paper: 1 / (rho (t + 1)^(1/6)) in iteration t, with
-    these two values as lower limits."""
+    """Values of the regularisation factors c_1 and c_2. constant: `c_multiplier` and `c_dual`; paper: 1 / (rho (t +
+    1)^(1/6)) in iteration t, where rho is `rho_multiplier` or `rho_dual`, and `c_multiplier` and `c_dual` are lower
+    limits."""
     c_multiplier: float = Field(1e-3, ge=0)
-    """Regularisation c_1 of the multipliers lam, or its lower limit."""
+    """Regularisation factor c_1 of the planes' multipliers; its lower limit if `regularisation` is paper."""
     c_dual: float = Field(0.0, ge=0)
-    """Regularisation c_2 of the dual variables phi_j, or its lower limit."""
+    """Regularisation factor c_2 of the dual variables phi_j; its lower limit if `regularisation` is paper."""
     plane_every: int = Field(10, gt=0)
-    """Number of iterations between two plane steps (k)."""
+    """Number of iterations between two updates of the list of cutting planes (k)."""
     plane_until: int | None = Field(None, gt=0)
-    """Number of iterations after which there are no more plane steps (T_1); null for no limit."""
+    """Number of iterations after which the list of cutting planes is no longer updated (T_1); null for no limit."""
     max_planes: int = Field(20, gt=1)
-    """Maximum number of planes. If the list is full (even with cp), a new plane replaces the plane with the smallest
-    multiplier; `displaced` in the series `aspire` counts the replaced planes whose multiplier was above 0."""
+    """Maximum number of cutting planes. If the list is full, a new plane replaces the plane with the smallest
+    multiplier, also for `planes: cp`; `displaced` in the series `aspire` counts the replaced planes whose multiplier
+    was above 0."""
     model_bound: float | None = Field(None, gt=0)
-    """Upper bound on the absolute value of every entry of z and w_j (alpha_1); null for no bound."""
+    """Upper bound on the absolute value of every entry of the global model z and of the workers' models w_j (alpha_1);
+    null for no bound."""
     level_bound: float = Field(100.0, gt=0)
-    """Upper bound of the level h (alpha_2)."""
+    """Upper bound of the level h, the variable that bounds the worst-case loss from above (alpha_2)."""
     multiplier_bound: float = Field(10.0, gt=0)
-    """Upper bound of every multiplier lam_l (alpha_3)."""
+    """Upper bound of the multiplier lam_l of every cutting plane (alpha_3)."""
     dual_bound: float = Field(10.0, gt=0)
-    """Upper bound on the absolute value of every entry of phi_j (alpha_4)."""
+    """Upper bound on the absolute value of every entry of the dual variables phi_j (alpha_4)."""
     wire: Wire = "paper"
-    """Content of the master's replies in addition to z. paper: h and all multipliers; reduced: one scalar per worker,
-    the sum of multiplier times plane weight of this worker."""
+    """Content of the master's replies in addition to the global model z. paper: the level h and the multipliers of all
+    cutting planes; reduced: one scalar per worker, the sum over planes of the multiplier times the worker's weight in
+    the plane."""
     patience_s: Patience = ALONE_S
-    """Time in s for which a lost message is sent again. Afterwards its worker takes no further part. If the master then
-    has to wait for this worker (because of `max_delay`, or with all workers), the run ends with an error that names the
-    worker."""
+    """Time in s for which a lost message is sent again. Afterwards its worker is excluded from the rest of the run. If
+    the master then has to wait for this worker, because of `max_delay` or because it waits for all workers, the run
+    ends with an error that names the worker."""
     gap_every: int | None = Field(None, gt=0)
     """Number of iterations between two measurements of the stationarity gap, which take no simulated time; null for
     none."""
@@ -426,7 +440,7 @@ class Aspire(Algorithm):
 
     @property
     def events_depend_on_learning(self) -> bool:
-        """True if losses determine the number of planes, and messages contain a scalar per plane (`wire: paper`)."""
+        """Whether training affects message sizes: if so, losses determine the number of planes in each message."""
         return self.planes != "fixed" and self.wire == "paper"
 
     def demands(self) -> Sequence[tuple[str, str, int]]:
@@ -479,7 +493,7 @@ class Aspire(Algorithm):
             idle = [report.place for report in reports]
 
     def activation(self, fed: Federation, own: Worker, message: Message, terms: Terms, inbox: Inbox) -> Process:
-        """Process of a worker: receive z, take the local steps of eq. (12), and send the model and the loss."""
+        """Process of a worker: receive the global model z, take the local steps (12), and send model and loss."""
         k, z, steps = own.device, message.z, message.steps
         reply = message.payload or (z, terms.share)
         got = yield from fed.retry(lambda: fed.downlink(k, reply), patience_s=self.patience_s)
@@ -501,7 +515,7 @@ class Aspire(Algorithm):
             inbox.put(k.index, Report(own.place, own.w, loss, fed.now_s))
 
     def refresh(self, fed: Federation, worker: Worker, message: Message, share: Deferred, n: int) -> Process:
-        """Process of one of `n` workers: receive a new list of planes, which the worker's next activation uses."""
+        """Process of one of `n` workers: receive a new list of cutting planes, which the worker's next update uses."""
         k, payload = worker.device, share if message.dual is None else message.dual
         size_bit = refresh_bit(self.wire, n, len(message.planes.p))
         got = yield from fed.retry(lambda: fed.downlink(k, payload, size_bit), patience_s=self.patience_s)
@@ -511,7 +525,7 @@ class Aspire(Algorithm):
     def _collect(
         self, fed: Federation, inbox: Inbox, pace: Pace, workers: Sequence[Worker], last: Last, t: int
     ) -> Process:
-        """Wait for enough reports, and for the reports of all workers that are overdue."""
+        """Wait for enough reports, and for the reports of all overdue workers; return them in order of workers."""
         longest = math.inf if self.max_delay is None else self.max_delay - (not self.max_delay_inclusive)
         oldest = takewhile(lambda item: t - item[1] >= longest, last.items())
         overdue = {workers[j].device.index for j, _ in oldest}

@@ -45,7 +45,7 @@ class Steps:
     falling: bool = False  # True if c_1 and c_2 fall as 1 / (rho (t + 1)^(1/6)), as in the theorems
 
     def at(self, t: int) -> Steps:
-        """Return the settings of iteration `t`, from 0."""
+        """Return the settings for iteration `t`, counted from 0; c_1 and c_2 decrease with `t` if `falling` is True."""
         if not self.falling:
             return self
         slow = (t + 1) ** (-1 / 6)
@@ -72,7 +72,7 @@ class State(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """One report, and the previous values of the worker that sent it."""
+    """The report of a worker, and the previous values of the same worker."""
 
     w: Tensor  # the new model [P]
     w_before: Tensor  # the previous model, or z_0
@@ -91,10 +91,10 @@ def initial_state(z_0: Tensor, n_planes: int) -> State:
 
 
 def master_step(state: State, z_0: Tensor, heard: Sequence[Heard], steps: Steps) -> State:
-    """Perform the updates (13) to (15), and update (16) for the workers with reports.
+    """Return the master's state after the updates (13) to (15), and update (16) for the workers that reported.
 
-    Vectors are converted to double before an operation, because PyTorch is several times slower for operands of
-    different precisions.
+    Vectors are converted to double precision before an operation, because PyTorch is several times slower for operands
+    of different precisions.
     """
     pull, values, level = state.pull, state.values.copy(), state.h
     for arrival in heard:
@@ -112,27 +112,31 @@ def master_step(state: State, z_0: Tensor, heard: Sequence[Heard], steps: Steps)
 
 
 def z_step(z: Tensor, z_0: Tensor, pull: Tensor, steps: Steps) -> Tensor:
-    """Update (13): z <- clip(z - lr_z g), where g = sum_j (phi_j + prox (z - w_j)) = pull + prox N (z - z_0)."""
+    """Return the global model z [P] after update (13), clip(z - lr_z g).
+
+    Here g = sum_j (phi_j + prox (z - w_j)), which equals `pull` + prox N (z - z_0).
+    """
     gradient = torch.add(pull, (z - z_0).double(), alpha=steps.prox * steps.n_workers)
     moved = torch.sub(z.double(), gradient, alpha=steps.lr_z).to(z.dtype)
     return moved.clamp_(-steps.model_bound, steps.model_bound)
 
 
 def h_step(h: float, lam: Array, steps: Steps) -> float:
-    """Update (14): h <- clip(h - lr_h (1 - sum_l lam_l), 0, level_bound)."""
+    """Return the level h after update (14): clip(h - lr_h (1 - sum_l lam_l), 0, level_bound)."""
     return float(min(max(h - steps.lr_h * (1.0 - lam.sum()), 0.0), steps.level_bound))
 
 
 def lam_step(lam: Array, values: Array, h: float, steps: Steps) -> Array:
-    """Update (15) of the multipliers: lam_l <- clip(lam_l + rho_lam (p_l' f - h - c_lam lam_l), floor, bound)."""
+    """Return the multipliers [L] after update (15): clip(lam_l + rho_lam (p_l' f - h - c_lam lam_l), floor, bound)."""
     raised = lam + steps.rho_lam * (values - h - steps.c_lam * lam)
     return np.minimum(np.maximum(raised, steps.multiplier_floor), steps.multiplier_bound)
 
 
 def slope_step(slope: Tensor, z: Tensor, w: Tensor, steps: Steps) -> Tensor:
-    """Update (16), phi_j <- clip(phi_j + rho_phi (z - w_j - c_phi phi_j)), in terms of `slope` = -phi_j.
+    """Return -phi_j [P] after update (16), phi_j <- clip(phi_j + rho_phi (z - w_j - c_phi phi_j)).
 
-    Worker and master have the same z, w_j and phi_j and thus the same result, which is therefore computed only once.
+    `slope` is -phi_j before the update. The worker and the master have the same z, w_j and phi_j and thus the same
+    result, which is therefore computed only once.
     """
     gap = z - w
     if steps.c_phi:
@@ -141,7 +145,7 @@ def slope_step(slope: Tensor, z: Tensor, w: Tensor, steps: Steps) -> Tensor:
 
 
 def share_of(state: State, column: Array) -> float:
-    """Return sum_l lam_l p_lj, by which worker j scales its gradient; `column` holds p_lj [L]."""
+    """Return sum_l lam_l p_lj, by which worker j scales its gradient; `column` contains p_lj [L]."""
     return float(state.lam @ column)
 
 
@@ -159,8 +163,8 @@ def squared_gap(
 
     The result is the squared norm of the gap of L_p, without regularisation by c_1 and c_2. The gap of each block x of
     variables is (x - P(x - step * dL/dx)) / step, where P is the projection onto the bounds of the block. For each
-    worker j, `models` holds w_j [P], `descended` w_j - grad f_j(w_j) [P], `losses` f_j(w_j), and `slopes` -phi_j [P].
-    `planes` is p [L, N], and `lr` is eta_w.
+    worker j, `models` contains w_j [P], `descended` w_j - grad f_j(w_j) [P], `losses` f_j(w_j), and `slopes` -phi_j
+    [P]. `planes` is p [L, N], and `lr` is eta_w.
     """
     z, h, lam, box, dual_box = state.z, state.h, state.lam, steps.model_bound, steps.dual_bound
     values, shares = planes @ np.asarray(losses), lam @ planes
@@ -185,17 +189,18 @@ def _square(vector: Tensor) -> float:
 
 
 Upkeep = Literal["ease", "cp", "fixed"]
-"""Update of the planes. ease: add the worst case, and drop idle planes; cp: only add; fixed: keep only the prior."""
+"""Rule that updates the list of cutting planes. ease: the worst case is added as a plane, and planes with a multiplier
+of 0 are dropped; cp: planes are only added; fixed: the prior is the only plane."""
 
 GAIN = 1e-12
 """Minimum by which the loss of a worst case must exceed the losses of all planes for the worst case to become a
 plane."""
 IDLE = 1e-10
-"""Maximum multiplier that counts as zero."""
+"""Maximum value of a plane's multiplier that counts as zero."""
 
 
 class Planes(NamedTuple):
-    """An immutable list of planes; `version` is the number of lists before this list."""
+    """An immutable list of cutting planes; `version` is the number of lists that preceded this list."""
 
     version: int
     p: Array  # weights [L, N], one row per plane
@@ -204,12 +209,13 @@ class Planes(NamedTuple):
 def renewed(
     planes: Planes, upkeep: Upkeep, worst: Array, losses: Array, lam: Array, lam_before: Array, max_planes: int
 ) -> tuple[Planes, list[int], int]:
-    """Return the planes after a plane step of the master, eqs. (20) and (21).
+    """Return the list of cutting planes after the master's update of the list, eqs. (20) and (21).
 
-    The worst-case weights `worst` [N] for the latest `losses` [N] become a plane if their loss exceeds that of all
-    planes. If there are more than `max_planes`, the old planes with the smallest multipliers `lam` [L] are dropped. The
-    result has three parts: the new list; for each plane, its row in the old list, or -1 for a new plane; and the number
-    of planes that were dropped for lack of room although their multipliers were above 0.
+    `upkeep` is the rule of the update. The worst-case weights `worst` [N] for the latest `losses` [N] become a plane if
+    their weighted loss exceeds that of all planes. If there are more than `max_planes`, the old planes with the
+    smallest multipliers `lam` [L] are dropped. The function returns three values: the new list; for each plane, its row
+    in the old list, or -1 for a new plane; and the number of planes that were dropped because of `max_planes` although
+    their multipliers were above 0.
     """
     values = planes.p @ losses
     adds = float(worst @ losses) > float(values.max()) + GAIN
@@ -227,5 +233,5 @@ def renewed(
 
 
 def moved_to(origin: Sequence[int], lam: Array) -> Array:
-    """Return the multipliers for a new list of planes: unchanged for old planes, zero for a new plane."""
+    """Return the multipliers of a new list of planes: `lam` at the rows `origin` of old planes, 0 for new planes."""
     return np.array([lam[row] if row >= 0 else 0.0 for row in origin])
