@@ -24,7 +24,7 @@ class ProfileCompute(Component):
     """Range of the training speeds in FLOP/s that the source gives for different models; null if the source gives one
     speed."""
     overhead_s: float | None = Field(ge=0, le=1e6)
-    """Fixed time of each computation, in s; null if no source states it, which counts as 0."""
+    """Fixed time of each computation, in s; null if no source gives this time, which is then taken as 0."""
     active_w: float | None = Field(ge=0, le=1e6)
     """Power in W of the whole device while computing; null if unknown, so that computing energy is not counted."""
     active_w_range: tuple[float, float] | None
@@ -37,16 +37,16 @@ class ProfileRadio(Component):
     """Powers of a profile during radio transmission and reception."""
 
     transmit_w: float | None = Field(ge=0, le=1e6)
-    """Power in W of the whole device while sending; null if no source states it. Only the settings of `channel.device`
-    then determine this power."""
+    """Power in W of the whole device while sending; null if no source gives this power. Only the settings of
+    `channel.device` then determine this power."""
     receive_w: float | None = Field(ge=0, le=1e6)
-    """Power in W of the whole device while receiving; null if no source states it, which counts as the idle power."""
+    """Power in W of the whole device while receiving; null if no source gives this power. It is then the idle power."""
     max_dbm: float | None = None
-    """Radiated power in dBm at which the device draws `transmit_w`; null if no source states it, which counts as 23
+    """Radiated power in dBm at which the device draws `transmit_w`; null if no source gives this power. It is then 23
     dBm, the power of a handset."""
     amplifier_efficiency: float | None = Field(default=None, gt=0, le=1)
     """Ratio of radiated power to consumed power of the amplifier, which determines the power while sending. Null if no
-    source states it: the device then draws `transmit_w` at any radiated power."""
+    source gives it: the device then draws `transmit_w` at any radiated power."""
 
 
 class Evidence(Component):
@@ -96,7 +96,7 @@ class Profile(Component):
     """Memory in bytes."""
     compute: ProfileCompute
     idle_w: float | None = Field(ge=0, le=1e6)
-    """Idle power in W of the whole device; null if no source states it, which counts as 0."""
+    """Idle power in W of the whole device; null if no source gives this power, which is then taken as 0."""
     radio: ProfileRadio
     evidence: Evidence
 

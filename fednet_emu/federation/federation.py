@@ -352,7 +352,7 @@ class Federation:
         return self.clock.process(process)
 
     def gather(self, processes: Iterable[Process], deadline_s: float | None = None) -> AllOf:
-        """Start processes; return an event whose value is the list of their results, in the order of the processes.
+        """Start processes, and return an event whose value is the list of their results, in the same order.
 
         Processes that have not ended `deadline_s` seconds later are cancelled; their result is a `Delivery` with the
         loss reason "deadline".

@@ -22,7 +22,7 @@ PAUSE = 0.01
 """
 
 AWAY_S = 86_400.0
-"""Minimum time in s without an arriving reply before a run with moving devices fails, because they may come into range.
+"""Minimum time in s without an arriving reply before a run with moving devices fails, because they may move into range.
 """
 
 

@@ -6,8 +6,8 @@ feedback. The device compresses a model once; a retry after a loss sends the sam
 stored whether or not the message arrives, because the device receives no feedback about losses.
 
 On the downlink, the server publishes a sequence of models. Each published model is the previous one plus the compressed
-update. The server continues from the published model, and stores the compression error. Devices with the previous
-published model receive the update, all others the whole model.
+update. The server continues from the published model, and stores the compression error. Devices that have the previous
+published model receive the update, and all other devices the whole model.
 
 Running statistics (batch norm) are sent uncompressed, with 32 bits each, in both directions.
 """

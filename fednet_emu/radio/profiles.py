@@ -65,7 +65,7 @@ class TransmitterProfile(Component):
     """Maximum radiated power in dBm, at which the powers of the profile hold; null if no source gives it. The radiated
     power in a run is `tx_power_dbm` of the radio."""
     amplifier_efficiency: float | None = Field(gt=0, le=1)
-    """Efficiency of the amplifier (radiated / consumed power); null if no source states it."""
+    """Efficiency of the amplifier (radiated / consumed power); null if no source gives it."""
     evidence: dict[str, Mark | None]
     """Quality of the source of each numeric field that is not null, by the name of the field."""
 
@@ -96,16 +96,16 @@ class RadioProfile(TransmitterProfile):
         *("circuit_w", "transmit_w", "receive_w", "transmit_j_per_bit", "receive_j_per_bit"),
     )
     circuit_w: float | None = Field(ge=0, le=1e6)
-    """Power in W of the transmitter without its amplifier; null if `transmit_w` includes it, or no source states it."""
+    """Power in W of the transmitter without its amplifier; null if `transmit_w` includes it, or no source gives it."""
     transmit_w: float | None = Field(ge=0, le=1e6)
-    """Power in W while sending at `max_dbm`, including the amplifier; null if no source states it. If
+    """Power in W while sending at `max_dbm`, including the amplifier; null if no source gives it. If
     `amplifier_efficiency` is null, the radio draws this power at any radiated power."""
     receive_w: float | None = Field(ge=0, le=1e6)
-    """Power in W while receiving; null if no source states it."""
+    """Power in W while receiving; null if no source gives it."""
     transmit_j_per_bit: float | None = Field(ge=0, le=1)
-    """Energy in J per sent bit, in addition to the power while sending; null if no source states it."""
+    """Energy in J per sent bit, in addition to the power while sending; null if no source gives it."""
     receive_j_per_bit: float | None = Field(ge=0, le=1)
-    """Energy in J per received bit, in addition to the power while receiving; null if no source states it."""
+    """Energy in J per received bit, in addition to the power while receiving; null if no source gives it."""
 
     @model_validator(mode="before")
     @classmethod
@@ -129,7 +129,7 @@ class StationProfile(TransmitterProfile):
 
     NUMBERS = (*TransmitterProfile.NUMBERS, "idle_w")
     idle_w: float | None = Field(ge=0, le=1e6)
-    """Power in W of the whole base station without load; null if no source states it."""
+    """Power in W of the whole base station without load; null if no source gives it."""
 
     @model_validator(mode="before")
     @classmethod

@@ -97,7 +97,7 @@ class VehiclePaths:
 
 
 def _in_turn(vehicles: list[Vehicle], count: int) -> list[list[int]]:
-    """Return the indices of each device's vehicles; the device without a vehicle for longest gets the next one."""
+    """Return the indices of each device's vehicles; the device that has waited longest takes the next vehicle."""
     rides: list[list[int]] = []
     free_s: list[float] = []
     for k, vehicle in enumerate(vehicles):

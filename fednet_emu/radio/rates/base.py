@@ -53,7 +53,7 @@ class RateLaw(Component):
     def peaks(self) -> Array:
         """Linear SINRs, in increasing order, at which rate / SINR (the bits per joule of a sender) has local maxima.
 
-        Below such a peak, a sender gets a higher rate on part of its band (`narrowing`). By default, the peaks are the
+        Below such a peak, a sender has a higher rate on part of its band (`narrowing`). By default, the peaks are the
         discontinuities of the rate, because the ratio falls between them if the rate is concave there.
         """
         return self.jumps

@@ -31,10 +31,10 @@ _HALVINGS = 100
 class Shannon(Repeating):
     """Adaptive rate B log2(1 + SINR / gap), limited to the efficiencies of a modulation table.
 
-    Below the minimum efficiency, blocks are repeated. The transmitter knows the SINR of every block and adapts to it,
-    so it pauses instead of losing data. The default gap of 2 dB is close to 5G NR LDPC codes of about 2000 bit (1.5 to
-    1.8 dB measured). With `gap_db: 0`, `max_efficiency_bps_hz: null` and `min_efficiency_bps_hz: 0`, the rate is the
-    capacity of the channel.
+    Below the minimum efficiency, blocks are repeated. The transmitter has perfect knowledge of the SINR of every block
+    and adapts its rate, so it pauses instead of losing data. The default gap of 2 dB is close to 5G NR LDPC codes of
+    about 2000 bit (1.5 to 1.8 dB measured). With `gap_db: 0`, `max_efficiency_bps_hz: null` and `min_efficiency_bps_hz:
+    0`, the rate is the capacity of the channel.
     Ignored here: the steps of the table, retransmissions, pilots and control overhead, finite block length.
     """
 

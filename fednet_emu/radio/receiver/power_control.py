@@ -40,7 +40,7 @@ class OpenLoop(PowerControl):
     """Fractional path-loss compensation of LTE and NR: min(P_max, P0 + 10 log10(M) + alpha PL) in dBm.
 
     Source: TS 38.213 clause 7.1.1 for the uplink data channel. P_max is the maximum power in dBm, and PL the path loss
-    in dB. M is the bandwidth in resource blocks of 180 kHz, so the formula holds for every subcarrier spacing.
+    in dB. M is the bandwidth in resource blocks of 180 kHz, so the formula is valid for every subcarrier spacing.
     Ignored here: closed-loop commands, the offset that depends on the transport format, and errors of path-loss
     estimates.
     """
