@@ -1,1 +1,1 @@
-"""Base classes for the configurable parts of a scenario: components, slots and plug-ins."""
+"""Base classes of the configurable models of a scenario: components, slots and plug-ins."""

@@ -1,7 +1,7 @@
-"""Components: frozen pydantic models of the parts of a scenario file.
+"""Components: frozen pydantic models of the sections of a scenario file.
 
-The fields of a component are its YAML keys, and its methods implement its behaviour. The key `kind` selects the class
-of the component from the table of a slot.
+The fields of a component are its YAML keys, and its methods implement its behaviour. If a field accepts several classes
+of components, the key `kind` selects the class from a table (see `Slot`).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from fednet_emu.limits import MAX_DECIBEL
 
 
 class Choice(ABC):
-    """Annotation of a field that holds one of several kinds of components; see `slot.Slot`."""
+    """Abstract annotation of a field whose value is one of several kinds of components; see `slot.Slot`."""
 
     @abstractmethod
     def meant(self, given: Mapping[str, Any], default: Any) -> Mapping[str, Any]:
-        """Return `given`, a mapping without the key `kind`, completed from the `default` of the field."""
+        """Return the settings `given`, which lack the key `kind`, completed from the `default` of the field."""
 
 
 class Excludes(NamedTuple):
-    """Rule that a component cannot be combined with certain values of another setting of the scenario.
+    """Rule that a component cannot be used if another setting of the scenario has certain values.
 
     The error message is `{why}, got {got}; {remedy}`. Three placeholders in `got` are filled in: `{kind}` with the kind
     of the component, `{path}` with the path of the other setting, and `{value}` with the kind or the value of the other
@@ -47,7 +47,7 @@ class Excludes(NamedTuple):
     """Key path of the other setting from the root of the scenario, such as `network.transport`. If a setting along the
     path is null, the other setting counts as null."""
     refused: Collection[Any] | Callable[[Any], Any]
-    """The refused kinds or values, or a predicate that returns True for a refused value."""
+    """The refused kinds or values of the other setting, or a function that returns True for a refused value."""
     why: str
     remedy: str
     got: str = "{kind} with {path}: {value}"
@@ -55,7 +55,7 @@ class Excludes(NamedTuple):
     """Key of the component to which the error message refers; empty if the error concerns the whole component."""
 
     def found(self, component: Component, scenario: Any) -> Iterator[tuple[str, str]]:
-        """Yield a pair (key, error message) if the other setting has a refused value in `scenario`."""
+        """Yield the pair (`key`, error message) if the other setting has a refused value in `scenario`."""
         value = scenario
         for name in self.path.split("."):
             value = getattr(value, name, None)
@@ -66,7 +66,7 @@ class Excludes(NamedTuple):
 
 
 class Component(BaseModel):
-    """Base class of all configurable parts of a scenario.
+    """Base class of all configurable models and sections of a scenario.
 
     Instances are immutable. Unknown keys, and booleans given as numbers, are validation errors.
     """
@@ -77,7 +77,8 @@ class Component(BaseModel):
     """Name of the class in scenario files, if the class is one of several kinds. By default, the function `kinds`
     derives the name from the class name. A class from outside this package keeps its class name as kind."""
     excludes: ClassVar[Sequence[Excludes]] = ()
-    """Values of other settings that cannot be combined with the component. Exclusions of base classes apply, too."""
+    """Rules that exclude values of other settings of the scenario if the component is used. Rules of base classes
+    apply, too."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
@@ -113,7 +114,7 @@ class Component(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _as_meant(cls, value: Any, info: ValidationInfo) -> Any:
-        """Reject booleans for other types of settings. Complete mappings without `kind` from the default."""
+        """Reject a boolean for a setting of another type; complete a mapping without `kind` from the default."""
         field = cls.model_fields[str(info.field_name)]
         if isinstance(value, Mapping) and "kind" not in value and (choice := _choice_of(field)) is not None:
             return choice.meant(value, field.get_default(call_default_factory=True))
@@ -159,11 +160,11 @@ def is_ours(component: type) -> bool:
 
 
 def exactly_one(*names: str, **otherwise: Any) -> Any:
-    """Return a validator that requires exactly one of the settings `names` to be given; assign it in a class body.
+    """Return a validator that requires exactly one of the settings `names`, for assignment in the body of a component.
 
-    The defaults of these settings are null. If none of them is given, the setting in `otherwise` applies; without
-    `otherwise`, one of them is required. The validator reports its error together with all other errors of the
-    component.
+    The defaults of these settings are null. If none of them is given, the setting in `otherwise` is used; if
+    `otherwise` is empty, a missing setting is an error. The validator reports its error together with all other errors
+    of the component.
     """
 
     def checked(cls: type[Component], given: Any, validated: ModelWrapValidatorHandler[Component]) -> Component:
@@ -209,7 +210,7 @@ def _sentences(component: type[BaseModel], error: ValidationError) -> list[str]:
 
 
 class GivenObject(Component):
-    """A component whose setting `given` is a Python object, which cannot be stored in a scenario file."""
+    """Component whose setting `given` is a Python object, which cannot be stored in a scenario file."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 

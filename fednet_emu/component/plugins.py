@@ -1,6 +1,6 @@
 """Plug-ins: component classes from other packages, found by entry point or by import path.
 
-An installed package offers kinds of components by entry points of the group `fednet_emu.components`. Each entry point
+An installed package provides kinds of components by entry points of the group `fednet_emu.components`. Each entry point
 is named `<slot>.<kind>`, and is imported only when a scenario uses the kind. A class given by its import path,
 `package.module:Class`, needs no entry point. The logger `fednet_emu.plugins` reports each import before it happens.
 """
@@ -38,7 +38,7 @@ def is_import_path(text: str) -> bool:
 
 @cache
 def offers() -> Mapping[str, Mapping[str, tuple[EntryPoint, ...]]]:
-    """Return the entry points of installed packages by slot and kind; several packages may offer the same kind."""
+    """Return the entry points of installed packages by slot and kind; several packages may provide the same kind."""
     found: dict[str, dict[str, tuple[EntryPoint, ...]]] = {}
     for point in dict.fromkeys(entry_points(group=GROUP)):
         slot, _, kind = point.name.partition(".")
@@ -48,9 +48,9 @@ def offers() -> Mapping[str, Mapping[str, tuple[EntryPoint, ...]]]:
 
 
 def offered(slot: str, kind: str) -> Any:
-    """Import the class of a kind from the package that offers it.
+    """Import the class of the kind `kind` in the slot `slot` from the package that provides it, and return the class.
 
-    A `ScenarioError` is raised if the import fails, or if several packages offer the kind.
+    A `ScenarioError` is raised if the import fails, or if several packages provide the kind.
     """
     points = offers()[slot][kind]
     if len(points) > 1:
@@ -67,7 +67,7 @@ def offered(slot: str, kind: str) -> Any:
 
 
 def imported(path: str) -> Any:
-    """Import the object at an import path.
+    """Import and return the object at an import path `package.module:Class`.
 
     A `ScenarioError` is raised if the import fails, or if the module is found only in the current folder.
     """
@@ -93,7 +93,7 @@ def imported(path: str) -> Any:
 
 @cache
 def kind_of(slot: str, component: type) -> str:
-    """Return the name of an external class in scenario files: its kind if it has one, or else its import path."""
+    """Return the name of an external class in scenario files: its kind as a plug-in if any, else its import path."""
     top = component.__module__.partition(".")[0]
     for kind, points in offers().get(slot, {}).items():
         if len(points) == 1 and points[0].module.partition(".")[0] == top:
@@ -106,7 +106,7 @@ def kind_of(slot: str, component: type) -> str:
 
 
 def _refuse_current_folder(path: str) -> None:
-    """Raise a `ScenarioError` for a module that Python finds only because the current folder is on `sys.path`."""
+    """Raise a `ScenarioError` if Python finds a module only because the current folder is on `sys.path`."""
     top = path.partition(":")[0].partition(".")[0]
     here = [*sys.path, str(Path.cwd())]
     if top not in sys.modules and _place(top, here) != _place(top, list(_deliberate_folders())):
@@ -115,7 +115,7 @@ def _refuse_current_folder(path: str) -> None:
 
 
 def _place(top: str, folders: list[str]) -> tuple[str | None, list[str]] | None:
-    """Search `folders` instead of `sys.path` for the module `top`; return its file and folders, or None."""
+    """Return the file and the folders of the module `top`, searched in `folders` instead of `sys.path`, or None."""
     for finder in sys.meta_path:
         searches_folders = getattr(finder, "__name__", "") == "PathFinder"
         spec = finder.find_spec(top, folders if searches_folders else None)

@@ -1,4 +1,4 @@
-"""Slots: component fields that hold one component from a table of kinds."""
+"""Slots: fields of components whose value is a component of one of several kinds."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from fednet_emu.errors import ScenarioError
 
 
 class Slot(Choice):
-    """Annotation of a field that holds one component, whose class is chosen from a table of kinds.
+    """Annotation of a field whose value is a component; the class is chosen from a table of kinds.
 
     `Annotated[Fading, Slot("fading", FADINGS)]` annotates a field that accepts a mapping `{kind: rayleigh, ...}`, the
     short form `rayleigh`, or a component object. In Python, `kind` may also be the class itself. A mapping without
-    `kind` changes the default of the field; see `meant`. The function `kinds` creates the `table`.
+    `kind` changes the default of the field; see `meant`. The function `kinds` creates the table from a list of classes.
 
-    A kind that is not in the table is looked up among the entry points of installed packages, or taken as the import
-    path of a class. The class of the kind validates the settings of the component.
+    A kind that is not in the table is searched among the entry points of installed packages, or interpreted as the
+    import path of a class. The class of the kind validates the settings of the component.
     """
 
     def __init__(self, name: str, table: Mapping[str, type[Component]]) -> None:
@@ -34,7 +34,7 @@ class Slot(Choice):
         self._base: type[Component] = Component  # the annotated class, set when a model with this slot is built
 
     def names(self) -> list[str]:
-        """Return the names of all kinds in the table and in installed packages, without importing the packages."""
+        """Return the names of all kinds in the table and in installed packages; packages are not imported."""
         return list(dict.fromkeys([*self.table, *offers().get(self.name, ())]))
 
     def kinds(self) -> dict[str, type[Component]]:
@@ -52,7 +52,7 @@ class Slot(Choice):
             return None
 
     def find(self, kind: str) -> type[Component] | None:
-        """Return the class of a kind, from the table, a package or an import path; None for an unknown kind.
+        """Return the class of a kind, from the table, a package or an import path; None if the kind is unknown.
 
         Raises:
             ScenarioError: The class cannot be imported, or is not a component for this slot.
@@ -81,7 +81,7 @@ class Slot(Choice):
         return core_schema.no_info_plain_validator_function(self._validate, serialization=dumped)
 
     def meant(self, given: Mapping[str, Any], default: Any) -> Mapping[str, Any]:
-        """Return `given`, a mapping without the key `kind`, completed from the `default` of the field.
+        """Return the settings `given`, which lack the key `kind`, completed from the `default` of the field.
 
         If the default is null or a kind without settings, and exactly one kind in the table has all given settings, the
         result has that kind. Otherwise, the given settings override the settings of the default.
@@ -113,7 +113,7 @@ class Slot(Choice):
         return _validator(kind, component).validate_python(settings)
 
     def name_of(self, component: type[Component]) -> str:
-        """Return the kind of a class as written in scenario files, from the table or else as a plug-in."""
+        """Return the kind of a class in scenario files: from the table, or else its name as a plug-in."""
         if self.table.get(component.kind) is component:
             return component.kind
         return kind_of(self.name, component)
@@ -129,7 +129,7 @@ Kind = TypeVar("Kind", bound=Component)
 
 
 def kinds(*components: type[Kind]) -> dict[str, type[Kind]]:
-    """Return a table from kind to class. If a class states no kind, `FixedRate` becomes `fixed-rate`."""
+    """Return a dictionary from kind to class; by default, a class such as `FixedRate` has the kind `fixed-rate`."""
     for component in components:
         if "kind" not in vars(component):
             component.kind = _WORDS.sub("-", component.__name__).lower()
@@ -142,7 +142,7 @@ _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 @cache
 def _validator(kind: str, component: type[Component]) -> TypeAdapter[Component]:
-    """Return the validator for the settings of a component class. Error locations contain the kind."""
+    """Return the validator for the settings of a component class, whose error locations contain the kind."""
     return TypeAdapter(Annotated[component, _Only(kind)])  # type: ignore[arg-type]  # the class is known only at run time
 
 

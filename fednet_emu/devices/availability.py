@@ -1,6 +1,6 @@
-"""Availability: the times at which devices are on the network.
+"""Availability: the times at which devices are reachable over the network.
 
-A device that leaves in the middle of a transfer loses the transfer. A device with an empty battery is absent.
+A transfer fails if its device leaves before the end of the transfer. A device with an empty battery is absent.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ class Availability(Component):
     """Times at which each device is reachable: always by default; subclasses override the methods."""
 
     FORESEEN: ClassVar[bool] = False
-    """Whether it is known in advance when an absent device returns, so that messages to and from the device wait."""
+    """Whether the return times of absent devices are known in advance, so that messages to or from an absent device
+    wait."""
 
     def along(self, paths: Paths) -> Availability:
-        """Return the availability for devices that move on `paths`, for kinds that depend on movement."""
+        """Return the availability of devices that move on `paths`; by default, the availability itself."""
         return self
 
     def until_ns(self, device: int, now_ns: int, key: int) -> int:
@@ -41,7 +42,7 @@ class Availability(Component):
         return np.ones(count, np.bool_)
 
     def returns_ns(self, device: int, now_ns: int, key: int) -> int:
-        """Return the first time in ns, from `now_ns` on, at which a device is present; `FOREVER_NS` for never."""
+        """Return the first time in ns, not before `now_ns`, at which a device is present; `FOREVER_NS` for never."""
         return now_ns
 
 
@@ -120,8 +121,8 @@ class Windows(Availability):
 class FromMobility(Availability):
     """A device is present while its vehicle is in the recorded traffic.
 
-    Only kinds of mobility with vehicles can be used. A vehicle leaves one time step after its last row in the
-    recording. A gap in its rows also counts as an absence.
+    Only kinds of mobility with recorded vehicles, such as `sumo`, can be used. A vehicle leaves one time step after its
+    last row in the recording. A gap in the rows of a vehicle also counts as an absence.
     """
 
     def along(self, paths: Paths) -> Availability:
@@ -181,7 +182,7 @@ AnyAvailability = Annotated[Availability, Slot("availability", AVAILABILITIES)]
 
 
 class Presence:
-    """Presence of all devices of a run, which depends on their availability and on their batteries."""
+    """Presence of all devices of a run, which depends on the availability and on the batteries of the devices."""
 
     def __init__(self, availability: Availability, key: int, count: int, batteries: Batteries | None = None) -> None:
         self._availability = availability
@@ -197,13 +198,13 @@ class Presence:
         return len(self._among)
 
     def only(self, devices: IntArray) -> Presence:
-        """Return a copy of this object for only the given devices."""
+        """Return a copy that is limited to the given device indices."""
         some = copy.copy(self)
         some._among = devices
         return some
 
     def until_ns(self, device: int, now_ns: int) -> int:
-        """Time in ns at which a device leaves if its battery lasts; `FOREVER_NS` for the server and other users."""
+        """Return the time in ns at which a device leaves if its battery lasts; `FOREVER_NS` for the server."""
         if self.always or device < 0 or device >= self.count:
             return FOREVER_NS
         if self.batteries is not None and not self.batteries.on[device]:
@@ -211,7 +212,7 @@ class Presence:
         return self._availability.until_ns(device, now_ns, self._key)
 
     def present(self, now_ns: int) -> IntArray:
-        """Indices of the devices that are present now, in ascending order."""
+        """Return the indices of the devices that are present at `now_ns`, in ascending order."""
         if self.always:
             return self._among
         there = self._availability.present(self.count, now_ns, self._key)
@@ -221,19 +222,19 @@ class Presence:
 
     @property
     def scheduled(self) -> bool:
-        """True if devices can also join and leave for other reasons than an empty battery."""
+        """True if devices can be absent for other reasons than an empty battery."""
         return not isinstance(self._availability, Always)
 
     def expected(self, now_ns: int) -> Mask:
-        """Mask [count] of the devices that are present at `now_ns` if no battery is empty."""
+        """Return the mask [count] of the devices that would be present at `now_ns` if no battery were empty."""
         return self._availability.present(self.count, now_ns, self._key)
 
     def next_return_ns(self, now_ns: int) -> int:
-        """Return the first time in ns, from `now_ns` on, at which a device can be present; `FOREVER_NS` for never."""
+        """Return the first time in ns, not before `now_ns`, at which any device can be present, or `FOREVER_NS`."""
         return min((self._returns_ns(int(device), now_ns) for device in self._among), default=FOREVER_NS)
 
     def foreseen_ns(self, device: int, now_ns: int) -> int:
-        """Return the time in ns at which an absent device returns; `FOREVER_NS` if unknown in advance, or for never."""
+        """Return the time in ns at which an absent device returns; `FOREVER_NS` if unknown in advance or never."""
         returns_ns = self._returns_ns(device, now_ns) if self.foreseen and device >= 0 else FOREVER_NS
         return returns_ns if returns_ns > now_ns else FOREVER_NS
 

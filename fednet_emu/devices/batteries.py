@@ -1,7 +1,7 @@
 """Batteries: the settings and the charge of one battery, and the batteries of all devices of a run.
 
-The time at which a battery becomes empty, or sufficiently charged, is computed in advance, and again whenever its loads
-change.
+The time at which a battery becomes empty, or is charged enough for its device to return, is computed in advance. It is
+computed again whenever the loads of the battery change.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fednet_emu.records.ledger import Ledger
 from fednet_emu.records.rows import BatteryRow
 
 COMPUTING, SENDING, RECEIVING, IDLE = range(4)
-"""Uses of energy, as indices of `Charge.used_j`."""
+"""Kinds of energy consumption, as indices of `Charge.used_j`."""
 
 _MOST_PIECES = 32
 """Number of intervals of constant power that are computed in advance; at their end, the next intervals are computed."""
@@ -35,7 +35,7 @@ _MOST_PIECES = 32
 class Battery(Component):
     """A battery in each device; it supplies the energy for computing, sending, receiving and idling.
 
-    A device becomes absent at the nanosecond at which its battery is empty: the device loses its transfers, its
+    A device becomes absent at the nanosecond at which its battery is empty: the transfers of the device fail, its
     computation stops, and it draws no power. The device returns as soon as the battery is charged to `restart_share`; a
     stopped computation then continues. Ignored here: self-discharge, ageing, charging losses, and a supply voltage that
     falls with the charge.
@@ -44,7 +44,7 @@ class Battery(Component):
     capacity_j: float = Field(ge=1e-6, le=1e12)
     """Capacity in J. Energy that is harvested while the battery is full is lost (spilled)."""
     initial_share: float = Field(default=1.0, ge=0, le=1)
-    """Initial charge as a fraction of the capacity; with 0 the devices are absent at first."""
+    """Initial charge as a fraction of the capacity; if it is 0, the devices are absent at first."""
     initial_spread: float = Field(default=0.0, ge=0, le=1)
     """Width of the interval below `initial_share` from which each device's initial share is drawn uniformly."""
     restart_share: float = Field(default=0.1, ge=1e-3, le=1)
@@ -61,7 +61,7 @@ class Battery(Component):
 
 
 class Load:
-    """A load on a device's battery: a piecewise constant power, and a callback for when the battery is empty.
+    """A load on a device's battery: a piecewise constant power, and a function to call when the battery becomes empty.
 
     `drawn_j` is the energy in J that the load has drawn so far. `cut_ns` is the time in ns at which the battery became
     empty, or `FOREVER_NS` if the battery has not become empty.
@@ -84,7 +84,7 @@ class Load:
 
 
 class Span(NamedTuple):
-    """An interval with constant powers, and the energy packet that arrives at the end of the interval."""
+    """An interval in which all powers are constant; a packet with the energy `arrival_j` is harvested at its end."""
 
     start_ns: int
     end_ns: int
@@ -98,7 +98,7 @@ class Charge:
 
     All amounts of energy refer to the last update, at `since_ns`. The charge may fall below zero by the energy that is
     drawn in one nanosecond. `spilled_j` is the harvested energy that exceeded the capacity, and `used_j` lists the
-    consumed energy by use.
+    consumed energy by kind of consumption.
     """
 
     def __init__(self, capacity_j: float, charge_j: float, idle_w: float, source: Source) -> None:
@@ -110,7 +110,7 @@ class Charge:
         self.used_j = [0.0, 0.0, 0.0, 0.0]
 
     def _spans(self, until_ns: int) -> Iterator[Span]:
-        """Yield the intervals of constant power from the last update on, with the current loads."""
+        """Yield the intervals of constant power between the last update and `until_ns`, for the current loads."""
         start_ns, loads = self.since_ns, self.loads
         while start_ns < until_ns:
             harvest_w, piece_ns, arrival_j = self._source.piece(start_ns)
@@ -140,17 +140,17 @@ class Charge:
         self.spilled_j += charge_j - self.charge_j
 
     def settle(self, load: Load, energy_j: float) -> None:
-        """Set the energy of a load that has ended to its exact value, from which `drawn_j` differs only by rounding."""
+        """Set `drawn_j` of a load that has ended to the exact energy `energy_j`, which removes rounding errors."""
         missing_j = energy_j - load.drawn_j
         load.drawn_j = energy_j
         self.used_j[load.use] += missing_j
         self.charge_j -= missing_j
 
     def reaches_ns(self, needed_j: float) -> tuple[int, bool]:
-        """Return the time in ns at which the battery becomes empty or, if empty now, is charged to `needed_j`.
+        """Return the time in ns at which the battery becomes empty or, if it is empty now, is charged to `needed_j`.
 
-        The time is `FOREVER_NS` if neither ever happens. The second result is False if the time is only the end of the
-        period that was computed in advance.
+        The time is `FOREVER_NS` if this never happens. The second result is True if the battery changes its state at
+        this time, and False if the time is only the end of the period for which the charge was computed in advance.
         """
         charge_j, end_ns = self.charge_j, self.since_ns
         if self.on and not self.loads and not self._idle_w:
@@ -172,7 +172,7 @@ class Charge:
 
 
 def _whole_ns(duration_s: float) -> int:
-    """Convert s to ns, rounded down; a product that rounding errors put just below an integer counts as the integer."""
+    """Convert s to ns, rounded down; a number of ns just below an integer because of rounding errors is rounded up."""
     exact = duration_s * NS_PER_S
     return math.floor(exact + min(4 * math.ulp(exact), 0.25)) if abs(exact) < FOREVER_NS else FOREVER_NS
 
@@ -180,7 +180,7 @@ def _whole_ns(duration_s: float) -> int:
 class Batteries:
     """The batteries of all devices.
 
-    A row for each battery is added to the ledger at the start, at the end, and at each change of its loads. A device
+    A row for each battery is added to the records at the start, at the end, and at each change of its loads. A device
     draws its idle power while its battery is not empty. `on` is the mask [devices] of devices whose batteries are not
     empty.
     """
@@ -212,21 +212,21 @@ class Batteries:
             self._plan(device)
 
     def load(self, device: int, use: int, power_w: float, emptied: Callable[[], None]) -> Load:
-        """Start a load on a battery that is not empty; `emptied` is called when the battery becomes empty."""
+        """Start a load of `power_w` in W on a battery that is not empty; `emptied` is called if it becomes empty."""
         charge, load = self._now(device), Load(device, use, self._clock.now, power_w, emptied)
         charge.loads.append(load)
         self._plan(device)
         return load
 
     def change(self, load: Load, from_ns: Sequence[int], power_w: Sequence[float]) -> None:
-        """Change the power of a load, from now on, to `power_w[i]` from `from_ns[i]` until `from_ns[i + 1]`."""
+        """Set the future power of a load to `power_w[i]` in W between the times `from_ns[i]` and `from_ns[i + 1]`."""
         if load.cut_ns == FOREVER_NS:
             self._now(load.device)
             load.from_ns, load.power_w = list(from_ns), list(power_w)
             self._plan(load.device)
 
     def unload(self, load: Load, energy_j: float) -> None:
-        """End a load now; `energy_j` is the total energy that it has drawn."""
+        """End a load now; `energy_j` is the total energy in J that the load has drawn."""
         charge = self._now(load.device)
         charge.settle(load, energy_j)
         if load.cut_ns == FOREVER_NS:
@@ -237,11 +237,11 @@ class Batteries:
         return np.array([max(self._now(device).charge_j, 0.0) for device in range(len(self._charges))])
 
     def returns_ns(self, device: int) -> int:
-        """Return the time in ns, from now on, at which the battery is not empty; `FOREVER_NS` if it stays empty."""
+        """Return the time in ns from which the battery is not empty, now or later; `FOREVER_NS` if it stays empty."""
         return self._clock.now if self.on[device] else self._due_ns[device]
 
     def when_back(self, device: int, callback: Callable[[], None]) -> bool:
-        """Call `callback` once, when an empty battery is charged enough; return False if it will never be charged."""
+        """Call `callback` once an empty battery is charged enough; return False if it will never be charged."""
         if self._never:
             return False
         self._back.setdefault(device, []).append(callback)
@@ -250,11 +250,11 @@ class Batteries:
         return True
 
     def stranded(self) -> int:
-        """Number of devices whose batteries are empty and are never charged."""
+        """Return the number of devices whose batteries are empty and will never be charged."""
         return int(np.count_nonzero(~self.on)) if self._never else 0
 
     def used_j(self, use: int) -> float:
-        """Energy in J that all devices together have consumed for one use so far."""
+        """Return the energy in J that all devices together have consumed so far for one kind of consumption."""
         return float(sum(charge.used_j[use] for charge in self._charges))
 
     def _now(self, device: int) -> Charge:
@@ -267,7 +267,8 @@ class Batteries:
     def _plan(self, device: int) -> None:
         """Set a timer for the time at which the battery becomes empty, or is charged enough for the device to return.
 
-        The timer runs in the background if there are no loads and callbacks, because it then wakes no process.
+        The timer runs in the background if the battery has neither loads nor callbacks, because no process then waits
+        for it.
         """
         timer, self._timers[device], self._due_ns[device] = self._timers[device], None, FOREVER_NS
         if timer is not None:

@@ -18,7 +18,7 @@ _HOURS, _HOUR_S = 24, 3600.0
 
 @cache
 def intensities() -> dict[str, float]:
-    """Return the mean carbon intensity in g/kWh by place; `carbon.csv` states the year and the source of each value."""
+    """Return the mean carbon intensity in g/kWh by place; `carbon.csv` gives the year and the source of each value."""
     with Path(__file__).with_suffix(".csv").open(encoding="utf-8", newline="") as rows:
         return {row["place"]: float(row["g_per_kwh"]) for row in csv.DictReader(rows)}
 
@@ -33,14 +33,14 @@ class Carbon(Component):
     _one = exactly_one("place", "g_per_kwh")
 
     place: str | None = None
-    """Country whose mean carbon intensity in one year is used; `carbon.csv` states the year and the source."""
+    """Country whose mean carbon intensity in one year is used; `carbon.csv` gives the year and the source."""
     g_per_kwh: Annotated[float, Field(ge=0, le=5000)] | tuple[Annotated[float, Field(ge=0, le=5000)], ...] | None = None
     """Carbon intensity in g/kWh, instead of `place`: one number, or one number for each of the 24 hours of a day."""
     start_hour: float = Field(0.0, ge=0, lt=24)
     """Hour of the day at which the run starts; used for hourly intensities."""
     host_w: float | None = Field(None, gt=0, le=1e6)
-    """Power in W of the computer that runs the simulation, during the real time of the run; null leaves this computer
-    out. The energy of this computer is counted separately from the energy of the run."""
+    """Power in W of the computer that runs the simulation, during the wall-clock time of the run; null leaves this
+    computer out. The energy of this computer is counted separately from the energy of the run."""
 
     @field_validator("place")
     @classmethod
@@ -58,7 +58,7 @@ class Carbon(Component):
         return given
 
     def mean_g_per_kwh(self, lasts_s: float) -> float:
-        """Return the mean intensity in g/kWh over a run of `lasts_s` seconds."""
+        """Return the mean carbon intensity in g/kWh over a run of `lasts_s` seconds of simulated time."""
         if self.place is not None:
             return intensities()[self.place]
         if not isinstance(self.g_per_kwh, tuple):
@@ -77,7 +77,7 @@ class Carbon(Component):
         return (until(start_s + lasts_s) - until(start_s)) / lasts_s
 
     def grams(self, energy_j: float, lasts_s: float, host_s: float) -> dict[str, float]:
-        """Grams of CO2 of a run (`carbon_g`) and, if `host_w` is given, of the host computer (`host_carbon_g`)."""
+        """Return the grams of CO2 of a run (`carbon_g`) and, if `host_w` is set, of the computer (`host_carbon_g`)."""
         per_j = self.mean_g_per_kwh(lasts_s) / J_PER_KWH
         found = {"carbon_g": energy_j * per_j}
         return found if self.host_w is None else {**found, "host_carbon_g": self.host_w * host_s * per_j}

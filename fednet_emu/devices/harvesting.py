@@ -19,7 +19,7 @@ from fednet_emu.kernel.streams import uniform
 
 
 class Piece(NamedTuple):
-    """One interval of a source: a constant power in W until `until_ns`, then an energy packet of `arrival_j`."""
+    """An interval with constant harvested power in W until `until_ns`, when a packet of `arrival_j` is harvested."""
 
     power_w: float
     until_ns: int
@@ -27,14 +27,14 @@ class Piece(NamedTuple):
 
 
 class Source(Protocol):
-    """Energy source of one battery."""
+    """Protocol of the energy source of one battery."""
 
     def piece(self, now_ns: int) -> Piece:
         """Return the interval after `now_ns`; an energy packet at exactly `now_ns` belongs to the previous interval."""
 
 
 class StepSource:
-    """A periodic source with the given powers in W, each of which lasts `step_ns`."""
+    """A periodic energy source that repeats the given powers in W, each of which lasts `step_ns`."""
 
     def __init__(self, power_w: tuple[float, ...], step_ns: int) -> None:
         self._power_w, self._step_ns = power_w, step_ns
@@ -45,14 +45,14 @@ class StepSource:
 
 
 class PoissonSource:
-    """A source of equal energy packets, which arrive by a Poisson process; `key` determines the arrival times."""
+    """A source of energy packets of equal size that arrive by a Poisson process; `key` determines the arrival times."""
 
     def __init__(self, arrival_j: float, mean_s: float, key: int) -> None:
         self._arrival_j, self._mean_s, self._key = arrival_j, mean_s, key
         self._count, self._times_ns = 0, [0]
 
     def piece(self, now_ns: int) -> Piece:
-        """Return the interval until the next packet; calls must be in order of time, except to look ahead."""
+        """Return the interval until the next packet; the time may go back only over stored times (`_MOST_PAST`)."""
         times_ns = self._times_ns
         while times_ns[-1] <= now_ns:
             gap_s = -self._mean_s * math.log(uniform(self._key, self._count))
@@ -66,7 +66,7 @@ class PoissonSource:
 
 
 _MOST_PAST = 1 << 12
-"""Maximum number of past arrival times that are stored; half of them are enough to look ahead."""
+"""Maximum number of past arrival times that are stored; the older half is dropped when there are more."""
 
 
 class Harvesting(Component):
@@ -75,10 +75,10 @@ class Harvesting(Component):
     @property
     @abstractmethod
     def mean_w(self) -> float:
-        """Mean power in W over a long time."""
+        """Long-term mean of the harvested power in W."""
 
     def source(self, key: int) -> Source:
-        """Return the source of one device, by default of constant power; `key` determines its random numbers."""
+        """Return the energy source of one device, by default of constant power; `key` seeds its random numbers."""
         return StepSource((self.mean_w,), FOREVER_NS)
 
 
@@ -97,7 +97,7 @@ class ConstantHarvesting(Harvesting):
 
     kind = "constant"
     power_w: float = Field(default=0.1, ge=0, le=1e6)
-    """Power in W."""
+    """Harvested power in W."""
 
     @property
     def mean_w(self) -> float:
@@ -130,7 +130,7 @@ class TraceHarvesting(Harvesting):
 
     kind = "trace"
     power_w: tuple[float, ...] = Field(min_length=1)
-    """Powers in W, in order of time."""
+    """Harvested powers in W, in order of time."""
     step_s: float = Field(default=60.0, ge=1e-2, le=1e7)
     """Duration of each power, in s."""
 

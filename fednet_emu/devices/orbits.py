@@ -61,7 +61,7 @@ class Site(Component):
 
 
 def metres_per_degree(lat_deg: float) -> tuple[float, float]:
-    """Lengths in m of one degree of longitude and of one degree of latitude at `lat_deg`, on the WGS84 ellipsoid."""
+    """Return the lengths in m of one degree of longitude and one degree of latitude at `lat_deg` on WGS84."""
     lat, flat = math.radians(lat_deg), _FLATTENING * (2 - _FLATTENING)
     curve = 1 - flat * math.sin(lat) ** 2
     east_m = _EQUATOR_M / math.sqrt(curve) * math.cos(lat)
@@ -70,7 +70,7 @@ def metres_per_degree(lat_deg: float) -> tuple[float, float]:
 
 
 def sidereal_rad(julian_day: float, time_s: Array) -> Array:
-    """Greenwich mean sidereal time (IAU 1982) in radians at times [T] in s after a Julian day in UT1.
+    """Return Greenwich mean sidereal time (IAU 1982) in rad at the times `time_s` in s after a Julian day in UT1.
 
     Ignored here: the difference between UT1 and UTC, less than a second.
     """
@@ -82,28 +82,28 @@ def sidereal_rad(julian_day: float, time_s: Array) -> Array:
 
 
 def turned(place_m: Array, angle_rad: Array) -> Array:
-    """Transform coordinates [..., 3] to axes that are rotated about the z axis by angles [...] in rad."""
+    """Return coordinates [..., 3] in axes that are rotated about the z axis by angles [...] in rad."""
     c, s = cos(angle_rad), sin(angle_rad)
     x, y, z = place_m[..., 0], place_m[..., 1], place_m[..., 2]
     return np.stack([c * x + s * y, c * y - s * x, np.broadcast_to(z, np.shape(c * x))], axis=-1)
 
 
 def in_axes(way_m: Array, axes: Array) -> Array:
-    """Components [..., n] of vectors [..., 3] along the `axes` [n, 3], bit-identical on every processor."""
+    """Return the components [..., n] of vectors [..., 3] along the `axes` [n, 3], bit-identical on every processor."""
     return np.stack([way_m[..., 0] * x + way_m[..., 1] * y + way_m[..., 2] * z for x, y, z in axes], axis=-1)
 
 
 STEP_NS = 10 * NS_PER_S
 """Sampling interval of elevations, in ns; a shorter pass may be missed."""
 CHUNK_NS = 14_400 * NS_PER_S
-"""Length, in ns, of the periods for which passes are computed at once."""
+"""Duration, in ns, of the periods for which satellite passes are computed together."""
 NEVER_NS = 10 * 86_400 * NS_PER_S
 """Time in ns without a pass after which a satellite counts as permanently absent."""
 _HALVINGS = 24
 """Number of bisection steps that shorten a sampling interval to a microsecond."""
 
 Pass = tuple[int, int]
-"""Times in ns at which a satellite rises and sets."""
+"""Times in ns at which a satellite rises above and sets below the minimum elevation."""
 
 
 class Orbits(ABC):
@@ -116,14 +116,14 @@ class Orbits(ABC):
 
     @abstractmethod
     def places_m(self, satellites: IntArray, time_s: Array) -> Array:
-        """Earth-fixed coordinates [k, T, 3] in m of `satellites` [k] at times [T] or [k, T] in s, from 0 on."""
+        """Return Earth-fixed coordinates [k, T, 3] in m of `satellites` [k] at times [T] or [k, T] in s (>= 0)."""
 
     def positions_m(self, devices: IntArray, time_s: float) -> Array:
         return self.places_m(devices, np.array([time_s]))[:, 0]
 
 
 class SatelliteView:
-    """Paths of satellites in metres to the east, north and up from the first station."""
+    """Paths of satellites in local coordinates: metres to the east, north and up from the first ground station."""
 
     def __init__(self, orbits: Orbits, sites: Sequence[Site]) -> None:
         self.count, self.speed_m_s, self.orbits = orbits.count, orbits.speed_m_s, orbits
@@ -136,13 +136,13 @@ class SatelliteView:
         return in_axes(self.orbits.positions_m(devices, time_s) - self._origin_m, self._axes)
 
     def overhead_m(self) -> Array:
-        """Coordinates [count, 3] in m of points above the first station, at the satellites' initial heights."""
+        """Return coordinates [count, 3] in m of points above the first station, at the satellites' initial heights."""
         place_m = self.orbits.positions_m(np.arange(self.count), 0.0)
         height_m = np.sqrt((place_m**2).sum(axis=-1)) - math.hypot(*self._origin_m)
         return np.column_stack([np.zeros((self.count, 2)), height_m])
 
     def sine_of_elevation(self, devices: IntArray, time_s: Array) -> Array:
-        """Sine [k, T] of the maximum elevation over all stations of satellites [k], at times [T] or [k, T] in s."""
+        """Return the sine [k, T] of the maximum elevation of satellites [k] over all stations, at times in s."""
         place_m, best = self.orbits.places_m(devices, time_s), np.float64(-1.0)
         for site_m, up in zip(self._sites_m, self._ups, strict=True):
             way_m = place_m - site_m
@@ -152,7 +152,7 @@ class SatelliteView:
 
 
 def stations_m(sites: Sequence[Site]) -> Array:
-    """Coordinates [stations, 3] of sites in metres to the east, north and up from the first site."""
+    """Return the coordinates [stations, 3] of sites in metres to the east, north and up from the first site."""
     return in_axes(np.stack([site.place_m - sites[0].place_m for site in sites]), sites[0].axes)
 
 
@@ -165,7 +165,7 @@ class PassTable:
         self._passes: list[list[Pass]] = [[] for _ in range(sky.count)]
 
     def next(self, satellite: int, now_ns: int) -> Pass | None:
-        """Return a satellite's current pass or, without one, its next pass; None if there is none in ten days."""
+        """Return a satellite's current pass or, if none is in progress, its next; None if none begins in ten days."""
         mine = self._passes[satellite]
         while True:
             place = bisect_right(mine, now_ns, key=itemgetter(1))
@@ -196,7 +196,7 @@ class PassTable:
         return [list(zip(mine[::2], mine[1::2], strict=True)) for mine in edges_ns]
 
     def _edges_s(self, satellite: IntArray, low_s: Array, high_s: Array, *, rising: Mask) -> Array:
-        """Times in s, exact to 1 us, at which satellites [k] cross the elevation mask between two samples."""
+        """Return the times in s, exact to 1 us, at which satellites [k] cross the minimum elevation between samples."""
         for _ in range(_HALVINGS):
             middle_s = (low_s + high_s) / 2
             up = self._sky.sine_of_elevation(satellite, middle_s[:, None])[:, 0] > self._mask

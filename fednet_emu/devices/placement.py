@@ -20,7 +20,7 @@ class Placement(Component):
 
     @abstractmethod
     def positions_m(self, count: int, rng: np.random.Generator) -> Array:
-        """Return the coordinates [count, 2] of the devices, in m."""
+        """Return the initial coordinates [count, 2] of the devices, in m."""
 
 
 class Disc(Placement):

@@ -17,7 +17,7 @@ from fednet_emu.radio.energy import Transmitter
 
 
 class PerDevice:
-    """A number for each device from a small set of values, stored as one byte per device."""
+    """A number for each device from a small set of values; one byte per device is the index of its value."""
 
     __slots__ = ("_which", "values")
 
@@ -48,7 +48,7 @@ class PerDevice:
 
 
 class Stated(NamedTuple):
-    """Powers that a profile states (see `Profile`); None for unknown powers."""
+    """Powers from a device profile (see `Profile`), in W and dBm; None for an unknown value."""
 
     idle_w: float | None = None
     transmit_w: float | None = None
@@ -58,7 +58,7 @@ class Stated(NamedTuple):
 
 
 class Sending(NamedTuple):
-    """Amplifier efficiency and circuit power of each device, as in `Transmitter`."""
+    """Amplifier efficiency and circuit power in W of each device; see `Transmitter`."""
 
     efficiency: PerDevice
     circuit_w: PerDevice
@@ -66,24 +66,24 @@ class Sending(NamedTuple):
 
 @dataclass(frozen=True)
 class DevicePowers:
-    """The powers of all devices."""
+    """Powers of all devices while idle, sending and receiving."""
 
     which: bytes
     """Index of the profile of each device, one byte per device."""
     stated: tuple[Stated, ...]
-    """Powers that each profile states."""
+    """Powers of each profile."""
     idle_w: PerDevice
     """Idle power in W of each device, which the device draws all the time."""
 
     @classmethod
     def of(cls, radio: DeviceRadio, which: bytes, stated: tuple[Stated, ...] = (Stated(),)) -> Self:
-        """Return the powers of devices with the profiles `which`; settings of the radio take precedence."""
+        """Return the powers of devices with the profile indices `which`; settings of the radio take precedence."""
         own = radio.idle_w
         idle_w = tuple((its.idle_w or 0.0) if own is None else own for its in stated)
         return cls(which, stated, PerDevice(idle_w, which))
 
     def transmitters(self, radio: DeviceRadio) -> tuple[Transmitter, ...]:
-        """Return the transmitter of each profile, excluding `idle_w`; settings of the radio take precedence."""
+        """Return each profile's transmitter model, excluding `idle_w`; settings of the radio take precedence."""
         return tuple(
             radio.transmitter(_beyond(its.transmit_w, idle_w), its.max_dbm, its.amplifier_efficiency)
             for its, idle_w in zip(self.stated, self.idle_w.values, strict=True)
@@ -94,7 +94,7 @@ class DevicePowers:
         return Sending(PerDevice(efficiency, self.which), PerDevice(circuit_w, self.which))
 
     def receive_w(self, radio: DeviceRadio) -> PerDevice:
-        """Additional power in W of each device while receiving, from the radio settings or else from the profile."""
+        """Return the additional power in W of each device while receiving, from the radio settings or the profile."""
         own_w, idle_w = radio.stated("receive_w"), self.idle_w.values
         beyond_w = (_beyond(its.receive_w, idle) or 0.0 for its, idle in zip(self.stated, idle_w, strict=True))
         return PerDevice(tuple(beyond_w if own_w is None else (own_w for _ in idle_w)), self.which)

@@ -28,12 +28,12 @@ from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import ComputeRow
 
 MOST_PAUSES = 1 << 16
-"""Maximum number of pauses of a computation because of an empty battery; more pauses would take minutes of real
-time."""
+"""Maximum number of pauses of a computation because of an empty battery. More pauses raise an error, because their
+simulation would take minutes."""
 
 
 class Work(NamedTuple):
-    """A computation to be run: its number of floating-point operations, and its result.
+    """A computation to be run: its number of floating-point operations, and the value that its event will have.
 
     `input` and `output` are the indices, in the records, of the deferred values that the computation reads and
     produces; -1 for none.
@@ -50,7 +50,8 @@ class Computation(Completion):
 
     `started_ns` and `ended_ns` are `NEVER_NS` while the computation waits for the processor, or for a battery to be
     charged. `duration_ns` is the total duration, and `left_ns` the duration that remained at `started_ns`. `clock_part`
-    is the clock frequency of the computation divided by the maximum clock frequency of the device.
+    is the clock frequency of the computation divided by the maximum clock frequency of the device. `stopped` is the
+    reason why the computation was stopped, or empty.
     """
 
     def __init__(self, processors: Processors, device: int, work: Work, count: int) -> None:
@@ -69,7 +70,7 @@ class Computation(Completion):
 
     @property
     def params(self) -> Any:
-        """Always raise an `AlgorithmError`, because trained parameters are part of the value of this event."""
+        """Always raise an `AlgorithmError`; the value of the event, obtained by `yield`, has the trained parameters."""
         raise not_awaited(self, "its params")
 
     def forget(self) -> None:
@@ -79,7 +80,7 @@ class Computation(Completion):
             self._timer = None
 
     def go_on(self) -> None:
-        """Run the remaining part of the computation, until its end, which triggers this event, or until `pause`."""
+        """Run the rest of the computation; this event triggers at its end, unless `pause` is called before."""
         clock = self._processors.clock
         self.started_ns, self.ended_ns = clock.now, clock.now + self.left_ns
         self._timer = clock.call_at(self.ended_ns, self._come, NORMAL)
@@ -107,9 +108,9 @@ class Computation(Completion):
 class Processors:
     """All processors of a run. Each processor runs its computations one at a time, in the order of the requests.
 
-    When the battery of a device becomes empty, the completed part of its computation is recorded; the remaining part
-    runs when the device returns. If the battery will never be charged, the remaining part is not computed. To avoid a
-    deadlock, the event still triggers at its scheduled time, but the result cannot leave the absent device.
+    When the battery of a device becomes empty, the completed share of its computation is recorded; the rest runs when
+    the device returns. If the battery will never be charged, the rest is not computed. To avoid a deadlock, the event
+    still triggers at its scheduled time, but the result cannot leave the absent device.
     """
 
     def __init__(
@@ -146,7 +147,7 @@ class Processors:
         self._waiting: dict[int, deque[Computation]] = {}
 
     def flop_per_s(self, device: int) -> float:
-        """Speed in FLOP/s of a device at its maximum clock frequency, or of the server (error if not given)."""
+        """Return the speed in FLOP/s of a device at maximum clock frequency, or of the server (error if not set)."""
         if device != SERVER:
             return self._flop_per_s[device]
         if self._server_flop_per_s is None:
@@ -154,7 +155,7 @@ class Processors:
         return self._server_flop_per_s
 
     def expected_s(self, device: int, flop: float) -> float:
-        """Expected duration in s without straggling, at the clock frequency that the device chooses."""
+        """Return the duration in s without straggling, at the clock frequency that the device chooses."""
         full_s = self._full_s(device, flop)
         return full_s / self._frequency.chosen(full_s)
 
@@ -169,7 +170,7 @@ class Processors:
         return full_s, full_j, least if saves else 1.0
 
     def _full_s(self, device: int, flop: float) -> float:
-        """Duration in s at maximum clock frequency: overhead (devices only), plus operations divided by speed."""
+        """Return the duration in s at the maximum clock frequency: fixed overhead (devices only) + `flop` / speed."""
         if device == SERVER:
             return flop / self.flop_per_s(SERVER)
         full_s = flop / self._flop_per_s[device]
@@ -183,7 +184,7 @@ class Processors:
         return np.asarray(known[np.frombuffer(self._which, np.uint8)])
 
     def energy_j(self, device: int, flop: float, duration_s: float, clock_part: float = 1.0) -> float:
-        """Energy in J of a computation in addition to idle power; 0 if this energy is unknown."""
+        """Return the energy in J of a computation, in addition to idle power; 0 if it is unknown."""
         law = self._energy[self._which[device]]
         return 0.0 if law is None else law.energy_j(flop, duration_s, self._frequency.part * clock_part)
 
@@ -202,9 +203,10 @@ class Processors:
         return self._batteries is None and not self.granted and not self._running
 
     def durations_ns(self, devices: IntArray, flop: Array, began_ns: int, earlier: int = 0) -> IntArray:
-        """Durations [n] in ns, as in `run`, of computations with `flop` [n] operations on n different idle devices.
+        """Return the durations [n] in ns of computations of `flop` [n] operations, each on another idle device.
 
-        `earlier` is the number of previous computations of each device that neither `run` nor `add` has counted yet.
+        The durations are equal to those of `run`, for computations that begin at `began_ns`. `earlier` is the number of
+        previous computations of each device that neither `run` nor `add` has counted yet.
         """
         duration_s = flop / self._speeds[devices]
         if self._overhead_s is not None:
@@ -228,9 +230,10 @@ class Processors:
         inputs: IntArray,
         outputs: IntArray,
     ) -> Array:
-        """Record n ended computations in the order of their ends, and return their energies [n] in J.
+        """Record n ended computations, sorted by end time, and return their energies [n] in J.
 
-        The caller adds the energies to the total of the ledger. `inputs` and `outputs` are indices of deferred values.
+        The caller must add the energies to the total energy of the records. `inputs` and `outputs` are indices of
+        deferred values.
         """
         np.add.at(self._counts, devices, 1)
         parts: Iterable[float] = repeat(1.0)
@@ -279,7 +282,7 @@ class Processors:
         computation.load = batteries.load(device, COMPUTING, power_w, pause)
 
     def _pause(self, computation: Computation, batteries: Batteries) -> None:
-        """Pause a computation because the battery is empty; after too many pauses, raise a `ScenarioError`."""
+        """Pause a computation because the battery is empty; raise a `ScenarioError` after `MOST_PAUSES` pauses."""
         self._record_part(computation, "empty")
         computation.pause()
         computation.pauses += 1
@@ -302,13 +305,13 @@ class Processors:
             computation.go_on()
 
     def end(self, computation: Computation) -> None:
-        """Record a completed computation, and start the device's next computation."""
+        """Record a completed computation, and start the device's next waiting computation."""
         if not computation.stopped:
             self._record(computation, computation.ended_ns)
         self._next(computation.device)
 
     def stop(self, computation: Computation, reason: str) -> None:
-        """Stop a computation for `reason`, record its completed part, and start the device's next computation."""
+        """Stop a computation for `reason`, record its completed share, and start the device's next computation."""
         device = computation.device
         if self._running.get(device) is not computation:
             if computation in self._waiting.get(device, ()):

@@ -1,4 +1,4 @@
-"""Profiles of real devices: speed, powers and memory, with the kind of evidence for each number."""
+"""Profiles of real devices: speed, powers and memory, with the kind of evidence for each value."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ class ProfileCompute(Component):
     flop_per_s: Speed
     """Training speed in FLOP/s, for forward and backward passes; a multiply-accumulate counts as 2 operations."""
     flop_per_s_range: tuple[Speed, Speed] | None
-    """Range of the training speeds in FLOP/s that the source gives for different models; null for a single speed."""
+    """Range of the training speeds in FLOP/s that the source gives for different models; null if the source gives one
+    speed."""
     overhead_s: float | None = Field(ge=0, le=1e6)
-    """Fixed time of each computation, in s; null if no source states it, which counts as 0."""
+    """Fixed time of each computation, in s; null if no source gives this time, which is then taken as 0."""
     active_w: float | None = Field(ge=0, le=1e6)
     """Power in W of the whole device while computing; null if unknown, so that computing energy is not counted."""
     active_w_range: tuple[float, float] | None
-    """Range of the powers in W that sources give for different computations or power supplies; null for a single
+    """Range of the powers in W that sources give for different computations or power supplies; null if they give a
+    single
     power."""
 
 
@@ -35,20 +37,20 @@ class ProfileRadio(Component):
     """Powers of a profile during radio transmission and reception."""
 
     transmit_w: float | None = Field(ge=0, le=1e6)
-    """Power in W of the whole device while sending; null if no source states it. Only the settings of `channel.device`
-    then determine this power."""
+    """Power in W of the whole device while sending; null if no source gives this power. Only the settings of
+    `channel.device` then determine this power."""
     receive_w: float | None = Field(ge=0, le=1e6)
-    """Power in W of the whole device while receiving; null if no source states it, which counts as the idle power."""
+    """Power in W of the whole device while receiving; null if no source gives this power. It is then the idle power."""
     max_dbm: float | None = None
-    """Radiated power in dBm at which the device draws `transmit_w`; null if no source states it, which counts as 23
+    """Radiated power in dBm at which the device draws `transmit_w`; null if no source gives this power. It is then 23
     dBm, the power of a handset."""
     amplifier_efficiency: float | None = Field(default=None, gt=0, le=1)
     """Ratio of radiated power to consumed power of the amplifier, which determines the power while sending. Null if no
-    source states it: the device then draws `transmit_w` at any radiated power."""
+    source gives it: the device then draws `transmit_w` at any radiated power."""
 
 
 class Evidence(Component):
-    """Kind of evidence for each number of a profile; null for a number that the profile does not contain."""
+    """Kind of evidence for each numeric field of a profile; null if the field is null."""
 
     flop_per_s: Mark
     """Evidence for the speed."""
@@ -71,7 +73,7 @@ class Evidence(Component):
 
 
 class Profile(Component):
-    """Profile of a real device. Every number is stated by a source, or is null.
+    """Profile of a real device. Every numeric field has a value from a source, or is null.
 
     The training speed in FLOP/s differs by a factor of 2 to 5 between models, as `flop_per_s_range` shows. Ignored
     here: heat, other programs, and the dependence of power on the type of computation.
@@ -89,24 +91,24 @@ class Profile(Component):
     year: int = Field(ge=1970, le=2100)
     """Year in which the device was first sold."""
     share: float = Field(1.0, gt=0, le=1e9)
-    """Share of the devices with this profile, relative to the shares of other profiles in a mixture."""
+    """Share of the devices that have this profile, relative to the shares of the other profiles in a mixture."""
     memory_bytes: float | None = Field(gt=0)
     """Memory in bytes."""
     compute: ProfileCompute
     idle_w: float | None = Field(ge=0, le=1e6)
-    """Idle power in W of the whole device; null if no source states it, which counts as 0."""
+    """Idle power in W of the whole device; null if no source gives this power, which is then taken as 0."""
     radio: ProfileRadio
     evidence: Evidence
 
     @property
     def numbers(self) -> dict[str, float | None]:
-        """The numbers of the profile that need evidence, by name; None for a number that no source states."""
+        """The numeric fields of the profile that need evidence, by name; None for a value that no source gives."""
         parts = (self.compute, self.radio, self)
         return {name: next(getattr(part, name) for part in parts if hasattr(part, name)) for name in self.marks}
 
     @property
     def marks(self) -> dict[str, Mark | None]:
-        """The kind of evidence for each number, by name; None for a number that is not stated."""
+        """The kind of evidence for each numeric field, by name; None for a field without a value."""
         return dict(self.evidence)
 
     @model_validator(mode="before")
@@ -126,10 +128,11 @@ class Profile(Component):
 
 
 def dealt(profiles: Sequence[Profile], count: int, rng: Callable[[], np.random.Generator]) -> bytes:
-    """Assign profiles to devices; return the index of the profile of each device, one byte per device.
+    """Assign profiles to `count` devices, and return the index of each device's profile as one byte.
 
     The number of devices of each profile follows from the shares by the largest remainder method, and the devices are
-    assigned at random. `rng` is used only for a mixture of profiles. Without profiles, all indices are 0.
+    assigned at random. `rng` returns the random generator; it is called only if there are several profiles. With one
+    profile or none, all indices are 0.
     """
     if len(profiles) < 2:
         return bytes(count)

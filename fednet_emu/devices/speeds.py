@@ -23,11 +23,12 @@ class Speeds(Component):
     """Distribution of computing speeds over devices."""
 
     relative: ClassVar[bool] = False
-    """Whether the drawn numbers are factors for the speeds of `devices.profile`; if false, they are speeds."""
+    """Whether the drawn numbers are factors by which the speeds of `devices.profile` are multiplied; else they are
+    speeds."""
 
     @abstractmethod
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
-        """Return the speeds [count] in FLOP/s, or factors if `relative`."""
+        """Return the speeds [count] in FLOP/s or, if `relative` is True, factors of the profile's speeds."""
 
 
 class FixedSpeed(Speeds):
@@ -48,7 +49,7 @@ class LogNormalSpeed(Speeds):
     median_flop_per_s: Speed | None = None
     """Median speed of the devices in FLOP/s; null for the speed of `devices.profile`."""
     sigma: float = Field(ge=0, le=10)
-    """Standard deviation of the natural logarithm of the speed; with 0 all devices have the same speed."""
+    """Standard deviation of the natural logarithm of the speed; if it is 0, all devices have the same speed."""
 
     @property
     def relative(self) -> bool:  # type: ignore[override]
@@ -86,10 +87,10 @@ class FlashSpeed(Speeds):
     median_flop_per_s: Speed
     """Median speed of the phone models, in FLOP/s."""
     path: str = "device_flash"
-    """Folder of FLASH's files: a path within the data folder, or a full path."""
+    """Folder of FLASH's files, as a path within the data folder or an absolute path."""
     rule: Literal["nearest", "interpolated"] = "interpolated"
-    """Speed of phone models that were not measured. nearest: the speed of the measured phone with the nearest score, as
-    in FLASH; interpolated: the speed interpolated by score between measured phones."""
+    """Speed of phone models that were not measured: `nearest` takes the speed of the measured phone with the nearest
+    score, as in FLASH; `interpolated` interpolates by score between measured phones."""
 
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
         folder = locate(self.path, data_dir)
@@ -110,7 +111,7 @@ def _numbered(slowdown: Any) -> Any:
 
 
 Slowdowns = Annotated[dict[int, Annotated[float, Field(ge=1e-6, le=1e6)]], BeforeValidator(_numbered)]
-"""Factors by which computations take longer on some devices, by device index."""
+"""Factors by which the computation times of some devices are multiplied, by device index."""
 
 
 class Frequency(Component):
@@ -130,12 +131,12 @@ class Frequency(Component):
     most `part`."""
     within_s: float | None = Field(None, gt=0)
     """Target duration T in s of a computation. A computation of C D clock cycles runs at the lowest sufficient clock
-    frequency, f = C D / T. With null it runs at `part`. A plan of the round takes precedence."""
+    frequency, f = C D / T. If null, it runs at `part`. A clock frequency from a plan of the round takes precedence."""
 
     @property
     def least(self) -> float:
         return min(1.0, self.min_part / self.part)
 
     def chosen(self, duration_s: float) -> float:
-        """Fraction of the maximum clock frequency chosen for a computation that takes `duration_s` at the maximum."""
+        """Return the chosen fraction of the maximum clock frequency; `duration_s` is the duration at the maximum."""
         return 1.0 if self.within_s is None else min(1.0, max(self.least, duration_s / self.within_s))

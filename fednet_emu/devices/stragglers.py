@@ -22,10 +22,10 @@ class Straggler(Component):
 
     @abstractmethod
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
-        """Return the duration in s of a computation; `uniform` is a random number from (0, 1)."""
+        """Return the duration in s of a computation that starts at `start_s`; `uniform` is random in (0, 1)."""
 
     def durations_s(self, nominal_s: Array, devices: IntArray, start_s: float, uniform: Array) -> Array:
-        """Return the durations [n] in s of simultaneous computations, bit-identical to results of `duration_s`."""
+        """Return the durations [n] in s of computations that start together, bit-identical to `duration_s`."""
         columns = nominal_s.tolist(), devices.tolist(), repeat(start_s), uniform.tolist()
         return np.array(list(map(self.duration_s, *columns)), np.float64)
 
@@ -60,7 +60,7 @@ class LogNormal(Straggler):
     """Log-normal time with the nominal time T0 as median: T = T0 exp(sigma Z), where Z is standard normal."""
 
     sigma: float = Field(ge=0, le=10)
-    """Standard deviation of the natural logarithm of the time; with 0 all times are nominal."""
+    """Standard deviation of the natural logarithm of the time; if it is 0, all times are nominal."""
 
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
         return nominal_s * math.exp(self.sigma * float(scipy.special.ndtri(uniform)))
@@ -69,8 +69,8 @@ class LogNormal(Straggler):
 class NormalSteps(Straggler):
     """Normally distributed step times: n steps take T0 + deviation_s sqrt(n) Z, where Z is standard normal.
 
-    T0 is the nominal time of the n steps. From Wang et al., IEEE Journal on Selected Areas in Communications 37(6),
-    2019, who measured this distribution.
+    T0 is the nominal time of the n steps. Wang et al. (IEEE Journal on Selected Areas in Communications 37(6), 2019)
+    measured this distribution.
     """
 
     step_s: float = Field(gt=0)

@@ -18,9 +18,8 @@ from fednet_emu.kernel.clock import COLLECT, FOREVER_NS, Clock
 from fednet_emu.kernel.events import Completion
 
 MOST_LOOKS = 10_000
-"""Maximum number of successive times at which a device could have returned but no device did. After that many times,
-the run is assumed to be deadlocked, for example because all batteries are empty whenever the devices are in reach.
-"""
+"""Maximum number of successive times at which a device could have returned but no device did. After more times, the run
+counts as deadlocked, for example because all batteries are empty whenever the devices are reachable."""
 
 
 def _count_or_share(size: Any) -> int | float:

@@ -1,4 +1,4 @@
-"""Devices in the interface for algorithms. A device is a view of the federation's arrays, created on demand."""
+"""The device objects that algorithms use. A device is a view of the federation's arrays, created on demand."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from fednet_emu.learning.models.losses import PerSampleLoss
 from fednet_emu.records.ledger import device_label
 
 Fed = Any
-"""The type `Federation`, not imported here because its module imports this module."""
+"""Placeholder for the type `Federation`, which is not imported here because its module imports this module."""
 
 Statistic = Literal["loss", "square", "samples"]
-"""A training statistic that a device sends on request.
+"""Name of a training statistic that a device sends if its exchange requests it.
 
-loss: mean loss over the training steps. square: mean over all training steps of the squared loss of each sample in the
-batch, measured before the step. samples: number of different samples used in all steps.
+`loss` is the mean loss over the training steps. `square` is the mean of the squared losses of all samples in the
+batches of all steps, each measured before its step. `samples` is the number of different samples used in all steps.
 """
 
 
@@ -35,16 +35,16 @@ class Terms(TypedDict, total=False):
     linear + prox * (v - anchor) + l1 * sign(v), where f is the mean loss of a batch.
 
     Attributes:
-        subset: indices of the samples to use, among the device's own samples; None for all.
+        subset: indices of the samples to use, within the device's local samples; None for all.
         data: replacement for `task.data` with the same rows, for example with other labels.
-        of: device whose samples are used, such as the server with public samples.
+        of: device whose samples are used in place of the local samples, such as the server with public samples.
         model: another model with the same parameters, in place of `task.model`.
         difference: whether the result is the trained parameters minus w, so that neither vector is kept in memory. For
             running statistics, as in batch norm, the result has their values after training.
         scale: factor of the gradient of the loss.
         linear: gradient [P], a deferred value, of a linear term that is added to the objective.
         drift: vector [P]; each step adds -lr times this vector after the optimizer, without momentum or clipping.
-        prox: factor of the proximal term, which keeps the parameters near `anchor`.
+        prox: factor of the gradient of the proximal term, which keeps the parameters near `anchor`.
         anchor: model from which the proximal term measures distances; None for w.
         l1: weight of the sum of the absolute values of the parameters.
         loss: function from outputs [B, ...] and targets [B, ...] to the loss [B] of each sample.
@@ -78,7 +78,7 @@ _VALUES = frozenset({"linear", "drift", "anchor", "targets", "base"})
 
 
 def check_training(w: Any, plan: Any, terms: Mapping[str, Any]) -> None:
-    """Check the arguments of `Device.train`; an invalid one raises an `AlgorithmError`."""
+    """Check the arguments of `Device.train`; raise an `AlgorithmError` if an argument is invalid."""
     if type(w) is not Deferred:
         what = f"starts from a model, got {w!r}"
         raise AlgorithmError("k.train", what, "look at `lost` before using a payload, and give a value of `fed.defer`")
@@ -96,7 +96,7 @@ def check_training(w: Any, plan: Any, terms: Mapping[str, Any]) -> None:
 
 
 class Invitation(NamedTuple):
-    """Facts about an exchange that a participating device can read.
+    """Information about an exchange that its participating devices can read.
 
     Attributes:
         cohort: all devices of the exchange.
@@ -117,7 +117,7 @@ class Device:
 
     Attributes:
         index: index of the device.
-        invitation: the exchange in which the device takes part.
+        invitation: information about the exchange in which the device participates.
         measured: statistics of the device's latest training in the exchange, in the order of `Invitation.statistics`.
     """
 
@@ -136,7 +136,7 @@ class Device:
 
     @property
     def n_samples(self) -> int:
-        """Number of the device's own training samples."""
+        """Number of local training samples of the device."""
         count: int = self._federation.task.n_samples_of(self.index)
         return count
 
@@ -147,16 +147,16 @@ class Device:
 
     @property
     def expected_rate_bps(self) -> float:
-        """Uplink rate in bit/s if the device were alone in the band, at its current mean SNR and without fading."""
+        """Uplink rate in bit/s if the device is alone in the band, at its current mean SNR and without fading."""
         return float(self._federation.network.expected_uplink_bps(self.index))
 
     @property
     def expected_downlink_rate_bps(self) -> float:
-        """Downlink rate in bit/s from the server to this device, defined like `expected_rate_bps`."""
+        """Downlink rate in bit/s if the device is alone in the band, at its current mean SNR and without fading."""
         return float(self._federation.network.expected_downlink_bps(self.index))
 
     def train(self, w: Deferred, plan: SgdPlan, *key: Any, **terms: Unpack[Terms]) -> Computation:
-        """Start local training on the device's own samples; the event's value is a `Trained` (params, loss).
+        """Start local training on the device's samples, and return an event whose value is a `Trained` (params, loss).
 
         The arguments are those of `training`, for example `yield k.train(w, plan, t)`.
         """
@@ -166,12 +166,12 @@ class Device:
         return computation
 
     def training(self, w: Deferred, plan: SgdPlan, *key: Any, **terms: Unpack[Terms]) -> Work:
-        """Return local training on the device as work that has not started; pass the work to `compute` to start it.
+        """Return local training on the device as a computation that has not started; `compute` starts it.
 
         Args:
             w: the parameters to start from.
             plan: steps and batches.
-            key: name of the random stream from which the device draws its batches, for example the round.
+            key: name of the random stream from which the device draws its batches, for example the index of the round.
             terms: samples, and further terms of the local objective; see `Terms`.
 
         Raises:
@@ -195,15 +195,15 @@ class Device:
         return work._replace(result=moved, output=moved.number)
 
     def evaluate(self, models: Deferred | Sequence[Deferred]) -> Computation:
-        """Start a forward pass over all samples of the device; the event's value is an `Evaluated` (loss, accuracy).
+        """Start a forward pass over all local samples; the value of the event is an `Evaluated` (loss, accuracy).
 
-        A sequence of models is evaluated in one computation, and the event's value is a list. The forward pass has no
-        dropout and is deterministic.
+        A sequence of models is evaluated in one computation, and the value of the event is a list of results. The
+        forward pass has no dropout and is deterministic.
         """
         return self.compute(self._federation.learner.evaluate(self, models))
 
     def loss(self, w: Deferred, *key: Any, batch_size: int | None = None) -> Computation:
-        """Start a forward pass over one batch, drawn as in training; the event's value is the mean loss.
+        """Start a forward pass over one batch, drawn as in training; the value of the event is the mean loss.
 
         Args:
             w: the model.
@@ -216,7 +216,7 @@ class Device:
         return self.compute(Work(flop, loss, w.number, loss.number))
 
     def compute(self, work: Work) -> Computation:
-        """Start `work` as soon as the device's processor is free; the event's value is the result of the work."""
+        """Start `work` as soon as the device's processor is free; the value of the event is the result of `work`."""
         self._federation.asks()
         computation: Computation = self._federation.processors.run(self.index, work)
         return computation

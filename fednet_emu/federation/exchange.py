@@ -1,4 +1,4 @@
-"""Exchanges, in which devices receive a message, work and reply; and retries of lost messages."""
+"""Exchanges, in which devices receive a message, compute and send a reply, and retries of lost messages."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from fednet_emu.network.air.transfer import Delivery, Transfer
 
 
 class Reply(NamedTuple):
-    """A reply with options for its upload; a client may return a `Reply` instead of the payload.
+    """A reply with options for its upload, which a client may return instead of the payload alone.
 
     Attributes:
         payload: the content that the server receives.
-        since: the model that the device started from and that the server knows, as for `Federation.uplink`.
+        since: the model that the device started from and that the server also has; see `Federation.uplink`.
         power_part: share of the device's transmit power that is used for the upload.
     """
 
@@ -37,14 +37,14 @@ class Reply(NamedTuple):
 
 
 class Upload(NamedTuple):
-    """An upload: the reply of a device, followed by the device's training statistics.
+    """An upload, which consists of the reply of a device and the device's training statistics.
 
     Attributes:
-        payload: the content: the parts of the reply, then the statistics.
-        since: the model that the device started from, as for `Federation.uplink`.
+        payload: the elements of the reply, followed by the statistics.
+        since: the model that the device started from; see `Federation.uplink`.
         power_part: share of the device's transmit power that is used for the upload.
         n_statistics: number of training statistics at the end of the payload.
-        several: whether the reply has several parts.
+        several: whether the reply is a tuple of several elements.
     """
 
     payload: Any
@@ -55,7 +55,7 @@ class Upload(NamedTuple):
 
 
 def upload_of(k: Device, reply: Any, base: Any) -> Upload:
-    """Make the upload of a reply; `base` is the model in the message if the uplink compresses, else None."""
+    """Return the upload of a reply; `base` is the model in the received message if the uplink compresses, else None."""
     payload, since, power_part = reply, None, 1.0
     if isinstance(reply, Reply):
         payload, since, power_part = reply
@@ -69,7 +69,7 @@ def upload_of(k: Device, reply: Any, base: Any) -> Upload:
 
 
 def received(upload: Upload, sent: Delivery) -> Delivery:
-    """Return the delivery `sent` with the training statistics removed from its payload."""
+    """Return the delivery `sent` of an upload, with the training statistics removed from its payload."""
     if not upload.n_statistics or sent.lost:
         return sent
     payload = sent.payload[: -upload.n_statistics]
@@ -77,7 +77,7 @@ def received(upload: Upload, sent: Delivery) -> Delivery:
 
 
 def _since(base: Any, reply: Any) -> Since:
-    """Return the `since` of a reply: its first part becomes an update from `base` if both have the same size."""
+    """Return the reference models of a reply: `base` for its first element if both have the same size, else None."""
     first = reply[0] if isinstance(reply, tuple) else reply
     if not (isinstance(base, Deferred) and isinstance(first, Deferred) and base.size == first.size):
         return None
@@ -85,25 +85,27 @@ def _since(base: Any, reply: Any) -> Since:
 
 
 Send = Callable[[], Event]
-"""Function that starts one attempt to send, and returns an event whose value is a `Delivery` or a list of them."""
+"""Function that starts one attempt to send, and returns an event whose value is a `Delivery` or a list of deliveries.
+"""
 
 Client = Callable[..., Process]
-"""The process of a device in an exchange: `client(fed, k, *parts of the message, *arguments)`, which returns the reply.
-A client that has sent its reply itself returns the `Delivery`."""
+"""Function `client(fed, k, *message, *arguments)` that returns the process of device k in an exchange. The process
+returns the reply or, if it has sent the reply itself, the `Delivery`."""
 
 PAUSE_S = 1e-3
-"""Pause in s before the second attempt; the pause doubles after each attempt."""
+"""Default pause in s between the first and the second attempt; the pause doubles after each attempt."""
 PATIENCE_S = 604_800.0
-"""Timeout of retries in s: no attempt begins later than this time after the first attempt, one week."""
+"""Default timeout of retries, one week in s: no attempt begins later than this time after the start of the first."""
 
 BEYOND_REACH = "unreachable"
 """Loss reason of a link with a rate of 0. If devices do not move, every retry fails."""
 NO_CONNECTION = "connect"
 """Loss reason of a path whose delay is too long for a connection. Every retry fails."""
 LEFT = frozenset({"away", "left"})
-"""Loss reasons that mean that a device is absent, except for the reason of an empty battery."""
+"""Loss reasons that mean that a device is absent, but not because its battery is empty."""
 GONE = LEFT | {"empty"}
-"""Loss reasons that mean that a device is absent. Retries fail until the device returns, which may never happen."""
+"""Loss reasons that mean that a device is absent, for any reason. Retries fail until the device returns, which may
+never happen."""
 
 
 class Exchange(NamedTuple):
@@ -111,7 +113,7 @@ class Exchange(NamedTuple):
 
     Attributes:
         deadline_s: maximum time in s that the server waits for replies; the work of late devices is cancelled, and
-            their replies are left out.
+            their replies count as lost. None for no limit.
         retries: maximum number of immediate retries of a lost reply, if `patience_s` is None.
         patience_s: time in s during which lost messages in both directions are sent again; None if only `retries`
             applies.
@@ -129,7 +131,7 @@ class Exchange(NamedTuple):
 
 
 class Arrived(list[tuple[Device, Any]]):
-    """Sequence of the arrived replies of an exchange, as pairs (device, payload) in the order of the cohort.
+    """List of the arrived replies of an exchange, as pairs (device, payload) in the order of the cohort.
 
     Attributes:
         cohort: the invited devices; the attribute `measured` of a device has the statistics that the device has sent.
@@ -149,17 +151,17 @@ class Arrived(list[tuple[Device, Any]]):
         return [k for k, _ in self]
 
     def part(self, number: int) -> list[Any]:
-        """Return the part with index `number` of every reply; each reply must have several parts."""
+        """Return the element with index `number` of every reply; each reply must be a tuple of elements."""
         return [payload[number] for _, payload in self]
 
     @property
     def models(self) -> list[Deferred]:
-        """The first part of every reply, or the whole reply if it has one part."""
+        """The first element of every reply, or the reply itself if it is not a tuple."""
         return [payload[0] if isinstance(payload, tuple) else payload for _, payload in self]
 
     @property
     def model(self) -> Deferred:
-        """The model that was sent, the first part of the message."""
+        """The model that was sent to the devices, which is the message or the first element of the message."""
         w: Deferred = self.sent[0] if isinstance(self.sent, tuple) else self.sent
         return w
 
@@ -170,7 +172,7 @@ class Arrived(list[tuple[Device, Any]]):
 
         The result is the sent model, bit for bit, if no model has arrived or all arrived models equal the sent model.
         Running statistics, as in batch norm, become the weighted mean for any `lr`. The arrived models cannot be used
-        afterwards, as with `Federation.accumulate`.
+        afterwards; see `Federation.accumulate`.
 
         Args:
             weighting: `samples` (weights are the numbers of samples), `uniform`, or a weight for each reply.
@@ -184,7 +186,7 @@ class Arrived(list[tuple[Device, Any]]):
         return mean
 
     def weights(self, weighting: Literal["samples", "uniform"]) -> list[int]:
-        """The weight of every reply: the number of samples of its device, or 1."""
+        """Return the weight of every reply: the number of samples of its device, or 1 if `weighting` is uniform."""
         devices = [k.index for k, _ in self]
         counts: list[int] = self._fed.task.n_samples[devices].tolist() if weighting == "samples" else [1] * len(devices)
         return counts
@@ -196,8 +198,8 @@ def average(
 ) -> Accumulation:
     """Return `w` [P] plus `lr` times the weighted mean of (model - `w`); the models are received one by one.
 
-    The last `statistics` entries are running statistics and change by the whole mean, without `lr`. Because differences
-    are summed instead of models, `w` stays bit-identical when all models equal `w`.
+    The last `statistics` entries of a model are running statistics, for which `lr` counts as 1. Because differences are
+    summed instead of models, `w` stays bit-identical when all models equal `w`.
     """
     update = yield from mean(w, weights)
     return moved(w, update, lr, statistics)
@@ -206,7 +208,7 @@ def average(
 def exchange(
     fed: Fed, cohort: Iterable[Device], message: Any, client: Client, args: Sequence[Any], how: Exchange
 ) -> Process:
-    """The process of `Federation.exchange`."""
+    """Process of `Federation.exchange`, which returns an `Arrived`."""
     cohort = list(cohort)
     ends_s = None if how.deadline_s is None else fed.now_s + how.deadline_s
     invitation = Invitation(cohort, ends_s, how.statistics)
@@ -248,9 +250,10 @@ def _arrived(
 def asked(
     fed: Fed, k: Device, message: Any, client: Client, args: Sequence[Any], how: Exchange, *, summed: bool = False
 ) -> Process:
-    """The process of one device: receive the message, run `client`, and send the reply, or return it if `summed`.
+    """Process of one device in an exchange: receive the message, run `client`, and send the reply.
 
-    `message` is a `Transfer` if the message is already being sent.
+    The process returns the `Delivery` of the reply. If `summed` is True, it does not send the reply, but returns the
+    pair (device, reply). `message` is a `Transfer` if the message is already being sent.
     """
     if how.patience_s is None and not fed.presence.foreseen:
         got = yield message if isinstance(message, Transfer) else fed.downlink(k, message)
@@ -277,7 +280,7 @@ def asked(
 
 
 def resent(fed: Fed, send: Send, how: Exchange) -> Process:
-    """Send a message with retries; a message to a satellite below the horizon waits for its next pass."""
+    """Process that sends a message with retries; a message to a satellite out of view waits for its next pass."""
     if how.patience_s is not None:
         return (yield from fed.retry(send, patience_s=how.patience_s, to_the_gone=False))
     return (yield from fed.retry(send, attempts=1 + how.retries, pause_s=0.0))
@@ -294,7 +297,7 @@ def retrying(
     moving: bool,
     presence: Presence,
 ) -> Process:
-    """The process of `Federation.retry`; `moving` is True if devices move, so that links change over time."""
+    """Process of `Federation.retry`; `moving` is True if devices move, so that links change over time."""
     sends = [send] if callable(send) else send
     last: list[Any] = [None] * len(sends)
     missing, made, give_up_s = list(range(len(sends))), 0, clock.now_s + patience_s
@@ -323,7 +326,7 @@ def retrying(
 
 
 def _foreseen_ns(presence: Presence, values: Sequence[Delivery | Sequence[Delivery]], now_ns: int) -> int:
-    """Return the earliest known time in ns at which a device returns whose absence caused a loss; else `FOREVER_NS`."""
+    """Return the earliest known return time in ns of a device whose absence caused a loss; `FOREVER_NS` if unknown."""
     if not presence.foreseen:
         return FOREVER_NS
     lost = [delivery for value in values for delivery in _deliveries(value) if delivery.lost in LEFT]

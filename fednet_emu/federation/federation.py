@@ -1,4 +1,4 @@
-"""The federation: all operations for algorithms. Those that take simulated time return an event to `yield`."""
+"""The federation: all operations for algorithms. Operations that take simulated time return an event to `yield`."""
 
 from __future__ import annotations
 
@@ -56,15 +56,14 @@ class Federation:
         network, processors: uplink, downlink and sidelink, and the processors of the devices and the server.
         links: sizes, headers and compression of payloads.
         presence: times at which the devices are present.
-        timing_only: whether nothing is trained or evaluated.
+        timing_only: whether the run neither trains nor evaluates a model.
         observers: functions called at the end of every round, which must not change the run.
-        learner: the learning plane: training jobs, computed values and scores.
+        learner: the learning of the run: training jobs, computed values and scores.
         memory: values by name that an algorithm stores during the run; see `state` for objects of a class.
         kept: values that an algorithm with its own learning stores, so that a resumed run can read them.
         workers: number of processes in which an algorithm with its own learning may train.
-        asks: function that counts requests; its argument is the number of requested transfers and computations, 1 by
-            default.
-        outside: the questions that the caller of `begin` answers.
+        asks: function that counts requested transfers and computations; its argument is their number, 1 by default.
+        outside: the decisions that the caller of `begin` takes.
         orders: settings for the devices of the current round that replace the algorithm's settings.
     """
 
@@ -113,25 +112,26 @@ class Federation:
 
     @property
     def n_devices(self) -> int:
-        """Number of devices, present or away."""
+        """Number of devices, including absent devices."""
         return self.presence.count
 
     def device(self, index: int) -> Device:
-        """The device with this index; an `IndexError` if there is none."""
+        """Return the device with this index; raise an `IndexError` if there is none."""
         if not 0 <= index < self.n_devices:
             raise IndexError(f"device: no such number, got {index}; must be from 0 to {self.n_devices - 1}")
         return Device(self, index)
 
     def devices(self) -> Iterator[Device]:
-        """All devices in order."""
+        """Return an iterator over all devices in the order of their indices."""
         return (Device(self, index) for index in range(self.n_devices))
 
     def cohort(self, size: int | float, *key: Any, among: IntArray | None = None) -> Cohort:
-        """Event with up to `size` devices that have training samples, drawn uniformly among the devices present.
+        """Return an event whose value is a random list of up to `size` present devices that have training samples.
 
         An int `size` is a number of devices, a float a share of all devices: 1.0 means all devices, 1 one device. The
-        drawn devices are sorted by index. If all devices are away, the event waits for the first device to return.
-        `key` names the random stream, for example the round. `among` limits the draw to these sorted device indices.
+        devices are drawn uniformly and sorted by index. If all devices are absent, the event waits for the first device
+        to return. `key` names the random stream, for example the round. `among` limits the draw to these sorted device
+        indices.
 
         Raises:
             AlgorithmError: `size` is neither an integer of at least 1 nor a share up to 1.0.
@@ -142,7 +142,7 @@ class Federation:
         return Cohort(self.clock, able, count, partial(self.streams, "cohort", *key), partial(Device, self))
 
     def somebody_there(self) -> Cohort:
-        """Event that triggers as soon as a device with training samples is present."""
+        """Return an event that triggers as soon as a device with training samples is present."""
         return self.cohort(1)
 
     # ---- links -------------------------------------------------------------------------------------------------------
@@ -150,13 +150,13 @@ class Federation:
     def shared(self, payload: Any) -> Shared:
         """Mark a payload for broadcast: one transmission serves all devices to which it is sent at the same time.
 
-        Devices receive the payload without the mark. Deferred values need no mark. Other payloads without a mark are
-        sent to one device at a time.
+        The result is passed to `downlink`; devices receive the payload itself. Deferred values can be broadcast without
+        this call. Any other payload that is not marked is sent to one device at a time.
         """
         return self.links.shared(payload)
 
     def downlink(self, device: Device, payload: Any, size_bit: int | None = None) -> Transfer:
-        """Send from the server to a device; the event's value is the `Delivery`.
+        """Send a payload from the server to a device; the value of the event is the `Delivery`.
 
         With `network.downlink.mode: broadcast`, one transmission serves all devices to which the same deferred value or
         the same `shared` payload is sent at the same instant. The transmission lasts as long as the slowest link needs.
@@ -167,19 +167,20 @@ class Federation:
     def published(self, model: Deferred) -> Deferred:
         """Return the model that devices receive when the server sends `model`.
 
-        With compression, the server also continues from the returned model. Devices that have the previously published
-        model then receive the compressed update, all others the whole model.
+        If the downlink compresses, the server must also continue from the returned model. Devices that have the
+        previously published model then receive the compressed update, and all other devices the whole model.
         """
         return self.links.published(model)
 
     def uplink(
         self, device: Device, payload: Any, size_bit: int | None = None, *, power_part: float = 1.0, since: Since = None
     ) -> Transfer:
-        """Send from a device to the server; the event's value is the `Delivery`.
+        """Send a payload from a device to the server; the value of the event is the `Delivery`.
 
         `power_part` is the share of the device's transmit power that is used. `since` is the model that the device
-        started from and that the server knows. `network.uplink.compression` needs `since`. For a tuple payload, `since`
-        has one entry per part: the model, 0 if the part is an update already, or None to send the part uncompressed.
+        started from and that the server also has; compression (`network.uplink.compression`) sends the difference from
+        this model. If the payload is a tuple, `since` has one entry per element: the model, 0 if the element is already
+        an update, or None to send the element uncompressed.
         """
         rounds, links, sender = self._rounds, self.links, device.index
         rounds.requests += 1  # `asks`, inlined
@@ -194,14 +195,15 @@ class Federation:
     def exchange(self, cohort: Iterable[Device], message: Any, client: Client, *args: Any, **how: Any) -> Process:
         """Send a message to every device, run `client` on each, and collect the replies.
 
-        For example `arrived = yield from fed.exchange(cohort, w, self.client, t)`; the value is an `Arrived`.
+        Example: `arrived = yield from fed.exchange(cohort, w, self.client, t)`. The result is an `Arrived`.
 
         Args:
             cohort: the devices.
-            message: a value or a tuple of parts, which may be broadcast; or a function from a device to its message.
-            client: process `client(fed, k, *parts, *args)` of a device k that has received the parts of the message.
-                Its return value is the reply. If the uplink compresses, the first part of the reply is sent as a
-                difference from the first part of the message. A `Reply` sets other options of the upload.
+            message: a value or a tuple of values, which may be broadcast; or a function that maps a device to its
+                message.
+            client: process `client(fed, k, *values, *args)` of a device k that has received the values of the message.
+                Its return value is the reply. If the uplink compresses, the first value of the reply is sent as a
+                difference from the first value of the message. A `Reply` sets other options.
             args: further arguments of `client`.
             how: `deadline_s`, `retries` and the other fields of `Exchange`.
         """
@@ -209,21 +211,21 @@ class Federation:
         return exchange(self, cohort, message, client, args, Exchange(**how))
 
     def ask(self, device: Device, message: Any, client: Client, *args: Any) -> Process:
-        """Run an exchange with one device, which does not count as invited; the value is the reply's `Delivery`."""
+        """Run an exchange with one device, which is not counted as invited; the result is the reply's `Delivery`."""
         return asked(self, device, message, client, args, Exchange())
 
     def answered(self, invited: int, arrived: int) -> None:
-        """Add to the current round's numbers of invited devices and arrived replies; `exchange` does so by itself."""
+        """Add to the round's numbers of invited devices and arrived replies; `exchange` calls this method itself."""
         self._rounds.answered(invited, arrived)
 
     def sidelink(
         self, sender: Device, receivers: Sequence[Device], payload: Any, size_bit: int | None = None, cluster: int = 0
     ) -> AllOf:
-        """Send from a device to others; the event's value is the list of deliveries, in the order of the receivers.
+        """Send a payload from a device to other devices; the value of the event is the list of deliveries.
 
-        With `network.sidelink.mode: broadcast`, one transmission serves all receivers. `cluster` is the cluster of all
-        these devices, for an access scheme in which clusters send in parallel. Without a sidelink in the scenario, this
-        raises a `ScenarioError`.
+        The deliveries are in the order of the receivers. With `network.sidelink.mode: broadcast`, one transmission
+        serves all receivers. `cluster` is the index of the cluster of sender and receivers, for access schemes in which
+        clusters send in parallel. If the scenario has no sidelink, a `ScenarioError` is raised.
         """
         self.asks()
         return self.all_of(self.links.sidelink(sender.index, receivers, payload, size_bit, cluster))
@@ -237,25 +239,28 @@ class Federation:
         patience_s: float = PATIENCE_S,
         to_the_gone: bool = True,
     ) -> Process:
-        """Send again until the message arrives; the value is the `Delivery` of the last attempt.
+        """Send a message until it arrives or a limit is reached; the result is the last attempt's `Delivery`.
 
-        For example `got = yield from fed.retry(lambda: fed.uplink(k, w), attempts=3)`.
+        Example: `got = yield from fed.retry(lambda: fed.uplink(k, w), attempts=3)`.
 
         Args:
             send: function that makes one attempt, or a sequence of functions whose attempts run in parallel. When all
-                have ended, the lost ones are sent again; the value is then the list of their values.
+                attempts have ended, the lost messages are sent again; the result is then a list with the value of each
+                function's last attempt.
             attempts: maximum number of attempts; None for no limit except `patience_s`. If the device is out of reach
                 and does not move, one attempt is made.
             pause_s: pause in s between the first and the second attempt; the pause doubles each time. 0 for no pause.
-            patience_s: maximum time in s from the start of the first attempt to that of the last. Default: a week.
-            to_the_gone: whether to retry while the device is away; False is better in synchronous rounds. A message to
-                a satellite that has set is always sent again at its next pass, which does not count as an attempt.
+            patience_s: maximum time in s between the starts of the first and the last attempt; one week by default.
+            to_the_gone: whether to retry while the device is absent; False is better in synchronous rounds. A message
+                to a satellite out of view is always sent again at its next pass, which does not count as an attempt.
         """
         how = {"to_the_gone": to_the_gone, "moving": self.network.moving}
         return retrying(self.clock, send, attempts, pause_s, patience_s, presence=self.presence, **how)
 
     def digraph(self, *name: int) -> Digraph:
-        """Return the current graph of sidelinks between devices; `name`, its random stream, begins with the round.
+        """Return the current graph of sidelinks between devices.
+
+        `name` is the name of the random stream of the graph, and begins with the index of the round.
 
         Raises:
             ScenarioError: there is no sidelink topology, or an impossible one.
@@ -272,7 +277,7 @@ class Federation:
         return self._task
 
     def initial_model(self) -> Deferred:
-        """The model before training, which is evaluated as round 0."""
+        """Return the model before training, and evaluate it as the model after round 0."""
         model = self.learner.initial()
         self.ledger.given.add(model.number)
         self._observer.see(model, after_round=0)
@@ -289,35 +294,36 @@ class Federation:
         return 0 if self._task is None else self._task.model.n_statistics
 
     def without_statistics(self, w: Deferred) -> Deferred:
-        """The model `w` with its running statistics replaced by zeros; `w` itself if the model has none."""
+        """Return the model `w` with zeros for its running statistics (batch norm); `w` itself if it has none."""
         return self.defer(without_statistics, w, self.n_statistics) if self.n_statistics else w
 
     def zeros(self) -> Deferred:
-        """A vector with a zero for each trained parameter of the model."""
+        """Return a deferred vector with a zero for each trainable parameter of the model."""
         return self.learner.zeros()
 
     def defer(self, function: Callable[..., Any], *args: Any, size: int | None = None) -> Deferred:
-        """The deferred result of a cheap pure function of deferred values.
+        """Return the deferred result of a pure function that is cheap to compute.
 
-        The result has `size` scalars, by default as many as the first value.
+        The arguments may contain deferred values. The result has `size` scalars, by default as many as the first
+        deferred value.
         """
         return self.graph.call(function, *args, size=size)
 
     def accumulate(
         self, function: Callable[..., Accumulation], parts: Sequence[Deferred], *args: Any, size: int | None = None
     ) -> Deferred:
-        """The deferred result of a function that receives `parts` one by one, to save memory.
+        """Return the deferred result of a function that receives the values `parts` one by one, to save memory.
 
-        `function(*args)` is a generator: each `(yield)` evaluates to the next part, and its return value is the result.
-        `size` is as for `defer`. Afterwards, only further calls of `accumulate` that follow immediately may use the
-        parts.
+        `function(*args)` is a generator: each `(yield)` evaluates to the next value, and its return value is the
+        result. `size` is as for `defer`. Afterwards, the values may be used only by further calls of `accumulate` that
+        follow immediately.
         """
         return self.graph.accumulate(function, parts, *args, size=size)
 
     def read(self, value: Deferred, nominal: Any = None) -> Any:
-        """Return the computed value of a deferred value.
+        """Compute a deferred value and return the result.
 
-        A timing-only run computes no values: it returns `nominal` and sets `learner.nominal`.
+        A timing-only run computes no values. It returns `nominal` if given, and sets `learner.nominal`.
         """
         return self.learner.read(value, nominal)
 
@@ -336,34 +342,34 @@ class Federation:
         return self.clock.now_s
 
     def sleep(self, duration_s: float) -> Sleep:
-        """Event that triggers after `duration_s` of simulated time."""
+        """Return an event that triggers after `duration_s` of simulated time in s."""
         self._rounds.wait(PAUSE)
         return self.clock.sleep(duration_s)
 
     def start(self, process: Process) -> Started:
-        """Start a process that runs in parallel with the caller."""
+        """Start a process that runs in parallel with the calling process, and return the event of its end."""
         self.local_rounds.alone = False
         return self.clock.process(process)
 
     def gather(self, processes: Iterable[Process], deadline_s: float | None = None) -> AllOf:
-        """Event with the results of all processes, in their order.
+        """Start processes, and return an event whose value is the list of their results, in the same order.
 
-        Processes that are unfinished at the deadline are cancelled; their result is a `Delivery` with the loss reason
-        "deadline".
+        Processes that have not ended `deadline_s` seconds later are cancelled; their result is a `Delivery` with the
+        loss reason "deadline".
         """
         self._rounds.deadline_s, self.local_rounds.alone = deadline_s, False
         return gather(self.clock, processes, deadline_s, late=lambda: Delivery.given_up(self.now_s))
 
     def cancel(self, started: Started) -> None:
-        """Cancel a process; its result is then a `Delivery` with the loss reason "deadline", as after a deadline."""
+        """Cancel a process; its result is then a `Delivery` with the loss reason "deadline"."""
         cancel(started, Delivery.given_up(self.now_s))
 
     def all_of(self, events: Iterable[Event]) -> AllOf:
-        """Event that triggers when all `events` have triggered; its value is the list of their values in this order."""
+        """Return an event that triggers when all `events` have; its value is the list of their values in order."""
         return AllOf(self.clock, list(events))
 
     def inbox(self) -> Inbox:
-        """Return a new inbox, from which an algorithm takes messages in the order of arrival."""
+        """Return a new inbox, which collects messages for an algorithm in the order of their arrival."""
         return Inbox(self.clock, device_label)
 
     @property
@@ -380,9 +386,9 @@ class Federation:
     def end_of_round(self, model: Models | None, *, invited: int | None = None, arrived: int | None = None) -> None:
         """Record a completed round (or server step) with its global model, and evaluate the model when due.
 
-        If each device has its own model, `model` is the list of all models in the order of the devices, and each model
-        is evaluated on the test samples of its device. An algorithm with its own learning passes None and calls
-        `report`. By default, `invited` and `arrived` are the counts of the exchanges of the round.
+        If each device has a model, `model` is the list of all models in the order of the devices, and each model is
+        evaluated on the test samples of its device. An algorithm that trains and evaluates by itself passes None, and
+        calls `report`. By default, `invited` and `arrived` are the counts of the exchanges of the round.
 
         Raises:
             AlgorithmError: `model` is not a model, or the algorithm has not waited for any event in the round.
@@ -396,15 +402,15 @@ class Federation:
             observer(self)
 
     def record(self, series: str, **values: Any) -> None:
-        """Add a row to a series of the records, by default with the round (from 1) and the simulated time."""
+        """Add a row to a series of the records; unless given, the round (from 1) and the simulated time are added."""
         self.ledger.record(series, **{"round": self.round + 1, "simulated_s": self.now_s} | values)
 
     def report(self, after_round: int, *, loss: float | None, accuracy: float | None) -> None:
-        """Record scores measured by an algorithm with its own learning; None for an unknown score."""
+        """Record scores that an algorithm has measured by itself; None for an unknown score."""
         self._observer.report(after_round, loss, accuracy)
 
     def divergence(self) -> str:
-        """Return the reason why the run has diverged (a loss is not finite, or the last loss is too large), else ""."""
+        """Return why the run has diverged (a loss is not finite, or the last is too large); "" if it has not."""
         return self._observer.divergence()
 
     @property
@@ -417,14 +423,14 @@ class Federation:
 
     @property
     def budget_left(self) -> float:
-        """Remaining share of the limit on rounds or on simulated time, whichever is smaller; 1 without limits."""
+        """Smaller remaining share of the limits on rounds and on simulated time, from 0 to 1; 1 if there are none."""
         stop = self._stop
         spent = ((self.round, stop.rounds), (self.clock.now_s, stop.simulated_s))
         return min((max(0.0, 1.0 - cost / limit) for cost, limit in spent if limit is not None), default=1.0)
 
     @property
     def accuracy(self) -> float | None:
-        """The latest pooled accuracy; None before the first evaluation."""
+        """The latest accuracy on the whole test set; None before the first evaluation."""
         return self._observer.accuracy
 
     @property
@@ -434,7 +440,7 @@ class Federation:
 
     @rare_garbage_collection()
     def run(self, algorithm: Any) -> Models | None:
-        """Run an `algorithms.base.Algorithm` until it ends or a stop rule applies, and evaluate the final model.
+        """Run an algorithm until it ends or a stop rule applies, and return its final model, which is evaluated.
 
         Raises:
             Deadlock: all processes wait for events that cannot occur; the error lists them and the lost transfers.
@@ -446,9 +452,10 @@ class Federation:
         return self.latest
 
     def begin(self, algorithm: Any) -> bool:
-        """Start an algorithm and run it until its first question to the caller; return False if it asks none.
+        """Start an algorithm, and run it until it requests a decision of the caller; return False if it ends before.
 
-        Questions are those in `outside`. Raises the errors of `run`.
+        The property `question` is the requested decision, and `answer` passes the decision on. The errors of `run` are
+        raised.
         """
         self._start(algorithm)
         with self._running():
@@ -457,19 +464,19 @@ class Federation:
 
     @property
     def question(self) -> Question:
-        """The question of the algorithm that the caller of `begin` must answer next."""
+        """The decision that the algorithm requests and the caller of `begin` must pass to `answer`."""
         assert self.clock.asked is not None, "a question is open"
         question: Question = self.clock.asked.question
         return question
 
     def answer(self, value: Any) -> bool:
-        """Answer the open question and run until the next question; return False if the algorithm has ended."""
+        """Pass the requested decision on, and run until the next request; return False if the algorithm ends before."""
         with self._running():
             self.clock.answer(value)
         return self._advance()
 
     def decision(self, question: Question) -> Decision:
-        """Event whose value is the answer of the caller of `begin`; see `Clock.ask` for when a process may ask."""
+        """Return an event whose value is a decision of the caller of `begin`; for conditions, see `Clock.ask`."""
         return self.clock.ask(question)
 
     def _start(self, algorithm: Any) -> None:
@@ -503,7 +510,7 @@ class Federation:
         self.graph.close()
 
     def close(self) -> None:
-        """Stop all transfers and computations, so that the ledger records them, and stop the training."""
+        """Stop all transfers and computations, which are then recorded as stopped, and stop the training."""
         if self._process is not None:
             self._process.close()
         self._end()

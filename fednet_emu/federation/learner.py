@@ -1,8 +1,8 @@
-"""The learning plane of a run: local training as work for devices, reading of computed values, and scores.
+"""The learning of a run: local training as computations of devices, reading of computed values, and scores.
 
-An interrupted run cannot save the generators of its algorithm, but the time plane (simulated events) is cheap and
-deterministic. So a resumed run repeats the time plane from the start. It takes learned values from a store. All runs
-with the same learning operations (the same learning program) share the stored values.
+An interrupted run cannot save the generators of its algorithm, but the simulation of events is cheap and deterministic.
+A resumed run therefore repeats the simulation from the start, and reads the results of learning operations from a
+store. All runs with the same sequence of learning operations share the stored results.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class Evaluated(NamedTuple):
-    """Deferred mean loss and accuracy of a model on the samples of a device; the accuracy of a regression is None."""
+    """Deferred mean loss and accuracy of a model on a device's local samples; the accuracy of a regression is None."""
 
     loss: Deferred
     accuracy: Deferred
 
 
 class Kept:
-    """Store of plain values by key for a resumed run; this base class, used without a run folder, stores nothing."""
+    """Store of values by key for a resumed run; this base class, used if there is no run folder, stores nothing."""
 
     def get(self, key: str) -> Any:
-        """Return the value that is stored under `key`, or None."""
+        """Return the value that is stored under `key`; None if there is none."""
 
     def put(self, key: str, value: Any) -> None:
         """Store `value` under `key`."""
 
 
 def scored(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor) -> Metrics:
-    """Metrics of a model with the parameters `vector` [P] on samples `x` [n, ...] and `y` [n]; nan without samples."""
+    """Return metrics of a model with parameters `vector` [P] on samples `x` [n, ...] and `y` [n]; nan if n is 0."""
     return score_samples(model, vector, x, y).pooled()
 
 
 @final
 class Learner:
-    """Makes the training jobs of a run, and reads their results, which have no values in a timing-only run.
+    """Creates the training jobs of a run, and reads their results, which are not computed in a timing-only run.
 
     Attributes:
-        nominal: whether a nominal value has replaced a value that a timing-only run does not compute.
+        nominal: True after `read` has returned a nominal value in place of one that a timing-only run does not compute.
     """
 
     def __init__(self, graph: Graph, task: LearningTask | None, streams: Streams, *, timing_only: bool) -> None:
@@ -73,7 +73,7 @@ class Learner:
         return self._graph.call(_never, size=model.size) if self._timing_only else self._graph.constant(model.initial())
 
     def zeros(self) -> Deferred:
-        """A vector with a zero for each trained parameter; all calls return one deferred value."""
+        """Return a vector with a zero for each trainable parameter; all calls return the same deferred value."""
         n = self._task.model.n_trainable
         if self._zeros is None:
             self._zeros = self._graph.call(torch.Tensor.new_zeros, self.initial(), n, size=n)
@@ -123,8 +123,8 @@ class Learner:
     ) -> tuple[Array, list[Deferred]]:
         """Train `devices` [n] locally in round `t` from one model; return the FLOP [n] and the trained parameters.
 
-        The results equal those of calling `train` for each device in this order, with the key (t,), the `terms`, and
-        the terms that `own` returns for the device's position in `devices`.
+        The results equal those of calling `train` for each device in this order, with the key (t,), the `terms` of the
+        objective that all devices share, and the terms that `own` returns for the device's position in `devices`.
         """
         model, n_samples, engine = self._task.model, self._task.n_samples[devices], self._graph.engine
         columns = Columns(
@@ -162,7 +162,7 @@ class Learner:
         model: FlatModel | None = None,
         **terms: Any,
     ) -> TrainJob:
-        """Return the job of a device's local training in round `t`; some callers need only the batches of the job."""
+        """Return the training job of a device in round `t`, without starting it."""
         mine = self._task.slice_of((of or device).index)
         return TrainJob(
             model=model or self._task.model,
@@ -192,10 +192,10 @@ class Learner:
         return Evaluated(metrics.part("loss", 1), metrics.part("accuracy", 1))
 
     def check(self, models: Models | None, verb: str) -> None:
-        """Check that `models`, which an algorithm passes to the operation `verb`, is a model or a sequence of models.
+        """Check that `models`, an argument of the operation `verb`, is a model, a sequence of models or None.
 
         Raises:
-            AlgorithmError: a model is no deferred value, or has the wrong number of parameters.
+            AlgorithmError: a model is not a deferred value, or has the wrong number of parameters.
         """
         if models is None:
             return
@@ -210,7 +210,10 @@ class Learner:
                 raise AlgorithmError(verb, what, "give a model of its shape, or `size` where it is made")
 
     def _check_batches(self, plan: SgdPlan, n_samples: dict[str, int], *, everybody: bool) -> None:
-        """Raise an error if a batch is too small for the model; with `everybody`, check a new plan for all devices."""
+        """Raise a `ScenarioError` if a batch is too small for the model.
+
+        `n_samples` are the devices to check; if `everybody` is True, a plan that is new is checked for all devices.
+        """
         if everybody and plan not in self._plans:
             self._plans.add(plan)
             n_samples |= {f"dev-{device}": count for device, count in enumerate(self._task.n_samples.tolist()) if count}
@@ -225,14 +228,14 @@ class Learner:
             )
 
     def read(self, value: Deferred, nominal: Any) -> Any:
-        """Return the computed value of a deferred value; in a timing-only run, return `nominal` unless it is None."""
+        """Compute and return a deferred value; in a timing-only run, return `nominal` instead, unless it is None."""
         if self._timing_only and nominal is not None:
             self.nominal = True
             return nominal
         return self._graph.recall("read", [value], lambda: self._graph.read(value))
 
     def score(self, model: Models, evaluation: Evaluation, *, validate: bool = False) -> Scores:
-        """Score one model, or every device's own model; with `validate`, also on the validation samples."""
+        """Score one model, or the model of every device, and if `validate` is True also on the validation samples."""
 
         def compute() -> Scores:
             found = tested()
@@ -263,7 +266,7 @@ class Learner:
         return scores
 
     def _model(self, model: Deferred) -> Tensor:
-        """Return the computed parameters of a model; an `AlgorithmError` if their number is not the declared size."""
+        """Return the computed parameters of a model; raise an `AlgorithmError` if their number is wrong."""
         params: Tensor = self._graph.read(model)
         if params.numel() != model.size:
             what = f"made a model of {params.numel()} numbers, the model of the scenario has {model.size} parameters"
@@ -274,7 +277,7 @@ class Learner:
 _new = tuple.__new__  # the constructor of a named tuple takes twice as long
 
 _NAMED = 3
-"""Maximum number of devices that an error names; further devices are only counted."""
+"""Maximum number of devices that an error message names; further devices are only counted."""
 
 
 def _never() -> Any:

@@ -29,10 +29,10 @@ class Scores(NamedTuple):
 
     Attributes:
         pooled: metrics on the whole test set.
-        by_device: metrics on each device's share of the test set, or None.
-        worst_train_loss: maximum over devices of the loss on the device's own training samples; nan if not measured.
-        attack_success: share of the attacked test samples that are classified as the attacker intends; nan without an
-            attack.
+        by_device: metrics on each device's share of the test set; None if not measured.
+        worst_train_loss: maximum over devices of the loss on the device's training samples; nan if not measured.
+        attack_success: share of the attacked test samples that are classified as the attacker intends; nan if there is
+            no attack.
         validation: metrics on the validation samples; None if not measured.
     """
 
@@ -44,7 +44,7 @@ class Scores(NamedTuple):
 
     @property
     def accuracies(self) -> Array:
-        """Accuracies of the devices that have test samples; empty if none are measured."""
+        """Accuracies of the devices that have test samples; empty if accuracies by device are not measured."""
         if self.by_device is None or self.by_device.accuracy is None:
             return np.empty(0)
         return self.by_device.accuracy[self.by_device.samples > 0]
@@ -58,12 +58,12 @@ class LearningTask:
         data: training samples of all devices, then of the server; without inputs in a timing-only run.
         offsets: int64 [n_devices + 2], first row of each device and of the server, and the total number of rows.
         n_samples: int64 [n_devices], number of training samples of each device.
-        sets: int64 [n_rows], for each row the index of its set among the sets of its device (-1 for the server's rows);
-            None if devices have no sets.
+        sets: int64 [n_rows], index of the set of samples to which each row belongs, among the sets of its device (-1
+            for rows of the server); None if the samples of devices are not divided into sets.
         outputs: number of outputs of the model.
         test_shares: float64 [classes], frequency of each class in the test set; empty if there are no classes.
         files: the files of the dataset that have been read.
-        groups: int64 [n_devices], true group of each device; None if all devices have the same view of the data.
+        groups: int64 [n_devices], true group of each device, whose data differ; None if there are no groups.
         split: function that returns the table of the number of samples per device and label, for the records.
     """
 
@@ -110,13 +110,13 @@ class LearningTask:
         return self.offsets.tolist()
 
     def slice_of(self, device: int) -> slice:
-        """Slice of the rows of `data` that belong to a device, or to the server (-1)."""
+        """Return the slice of the rows of `data` that belong to a device, or to the server (-1)."""
         bounds = self._bounds
         place = device % (len(bounds) - 1)
         return slice(bounds[place], bounds[place + 1])
 
     def n_samples_of(self, device: int) -> int:
-        """Number of training samples of a device, or of the server (-1)."""
+        """Return the number of training samples of a device, or of the server (-1)."""
         bounds = self._bounds
         place = device % (len(bounds) - 1)
         return bounds[place + 1] - bounds[place]
@@ -126,12 +126,12 @@ class LearningTask:
         return len(self._validation.y)
 
     def validation_error(self, vector: torch.Tensor) -> float:
-        """Error rate of a classifier with the parameters `vector` on the validation samples; nan for a regression."""
+        """Return the error rate of a classifier (parameters `vector` [P]) on validation samples; nan for regression."""
         accuracy = score_samples(self.model, vector, self._validation.x, self._validation.y).pooled().accuracy
         return float("nan") if accuracy is None else 1.0 - accuracy
 
     def validation(self, vectors: Sequence[torch.Tensor]) -> Metrics:
-        """Metrics on the validation samples, averaged over the models with these parameter vectors."""
+        """Return the metrics on the validation samples, averaged over models with the parameters `vectors`."""
         x, y = self._validation.x, self._validation.y
         own = {vector: score_samples(self.model, vector, x, y).pooled() for vector in dict.fromkeys(vectors)}
         found = [own[vector] for vector in vectors]
@@ -139,14 +139,14 @@ class LearningTask:
         return Metrics(fmean(metrics.loss for metrics in found), fmean(accuracies) if accuracies else None, len(y))
 
     def train_loss(self, vector: torch.Tensor, device: int) -> float:
-        """Mean loss of a model on all of a device's own training samples, without dropout."""
+        """Return the mean loss of a model on all training samples of a device, without dropout."""
         own = self.slice_of(device)
         return score_samples(self.model, vector, self.data.x[own], self.data.y[own]).pooled().loss
 
     def score(
         self, vector: torch.Tensor, *, per_device: bool, train_loss: bool = False, metrics: Sequence[Metric] = ()
     ) -> Scores:
-        """Metrics of a model on the test set, and optionally on each device's test share and training samples."""
+        """Return metrics of a model on the test set, and if requested on each device's test and training samples."""
         samples = score_samples(self.model, vector, self._test_x, self._test_y, metrics=metrics)
         scores = self._scores(samples, self._test_order, per_device=per_device)
         worst = self._worst_train_loss([vector] * len(self.n_samples)) if train_loss else math.nan
@@ -170,7 +170,7 @@ class LearningTask:
         train_loss: bool = False,
         metrics: Sequence[Metric] = (),
     ) -> Scores:
-        """Metrics of each device's own model on its own share of the test set, pooled over the samples of all devices.
+        """Return metrics of each device's model on the device's share of the test set, pooled over all samples.
 
         The success of an attack is not measured, because it is defined only for a common model.
 
@@ -191,12 +191,12 @@ class LearningTask:
         return scores._replace(worst_train_loss=self._worst_train_loss(vectors) if train_loss else math.nan)
 
     def score_together(self, vectors: Sequence[torch.Tensor], **what: Any) -> Scores:
-        """Metrics on the test set of the mean of the devices' own models, and how much these models differ.
+        """Return metrics on the test set of the mean of the devices' models, and measures of their differences.
 
         Two metrics over the devices with training samples are added: `consensus_distance`, sqrt(mean |x_i - mean|^2)
-        of the parameters x_i, and `local_model_accuracy`, the mean accuracy of the devices' own models on the whole
-        test set. The metrics by device contain each device's distance and accuracy, and the scores of its own model on
-        its share of the test set.
+        of the parameters x_i, and `local_model_accuracy`, the mean accuracy of the devices' models on the whole test
+        set. The metrics by device contain each device's distance and accuracy, and the scores of its model on its share
+        of the test set.
         """
         counted, stacked = self.n_samples > 0, torch.stack(list(vectors)).double()
         mean = stacked[torch.from_numpy(counted)].mean(0)

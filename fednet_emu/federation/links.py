@@ -36,10 +36,11 @@ class Links:
 
     Attributes:
         grants: planned grants (resource shares) for the uploads of a round, by device.
-        compresses_uploads: whether uploads use `since`; the model that a device received is then stored until its
-            upload.
-        uploads_payloads: whether each upload carries its payload uncompressed, with the size of payload plus headers.
-        statistics: for each size of a vector, the number of running statistics at the end, which are never compressed.
+        compresses_uploads: whether uploads are compressed as differences from the model that the device received, which
+            is then stored until the upload.
+        uploads_payloads: whether each upload is an uncompressed message of its own, with the size of payload and
+            headers.
+        statistics: number of running statistics at the end of a vector, by size of the vector; they are not compressed.
 
     Args:
         read: function that computes a deferred value, for messages whose size in bits depends on values.
@@ -60,7 +61,7 @@ class Links:
 
     @property
     def sends_plainly(self) -> bool:
-        """True if messages have the size of their payloads, without compression and without frozen weights."""
+        """True if messages have the size of their payloads: neither compression nor added frozen weights."""
         return self._uploads is None and self._publications is None and not self._base_bit
 
     def parcel(self, payload: Any, size_bit: int | None = None) -> Message:
@@ -85,7 +86,7 @@ class Links:
     def downlink(self, device: int, payload: Any, size_bit: int | None) -> Transfer:
         """Send from the server to a device.
 
-        A published model is sent as an update if the device has the previously published model.
+        A published model is sent as a compressed update if the device has the previously published model.
         """
         published = None if size_bit is not None else self._publications
         if published is not None:
@@ -118,10 +119,10 @@ class Links:
     ) -> Transfer:
         """Send from a device to the server, as an update if the uplink compresses and `since` is given.
 
-        `kept` is the share of entries that a sparse update keeps; None means the share in the scenario.
+        `kept` is the share of entries that a sparse update keeps; None means the share set in the scenario.
 
         Raises:
-            ScenarioError: the uplink carries only over-the-air sums.
+            ScenarioError: the uplink access is `over-the-air`, which carries only sums of all uploads.
         """
         if self._network.superposition is not None:
             raise ScenarioError(
@@ -160,13 +161,13 @@ class Links:
         return model if self._publications is None else self._publications.publish(model)
 
     def update_bit(self, n: int) -> int:
-        """Maximum size in bits, without headers, of an uplink update with `n` parameters."""
+        """Return the maximum size in bits, without headers, of an uplink update with `n` parameters."""
         return bits_of(self._up, n, self.statistics.get(n, 0))
 
 
 @final
 class EdgeServers:
-    """Edge servers, one at each base station; an edge server has the index of its base station.
+    """The edge servers of a hierarchical network, one at each base station, with the index of the base station.
 
     Transfers between a device and its edge server are uplinks and downlinks of the federation, through the serving base
     station.
@@ -181,15 +182,15 @@ class EdgeServers:
         return self._network.settings.cells.count
 
     def of(self, device: Device) -> int:
-        """Index of the edge server that serves a device now and receives an upload that the device starts now."""
+        """Return the index of the edge server that serves a device now, and receives uploads that start now."""
         return self._network.serving_cell(device.index)
 
     def up(self, edge: int, payload: Any) -> BackhaulMessage:
-        """Send from an edge server to the cloud; the event's value is the `Delivery`."""
+        """Send a payload from an edge server to the cloud; the value of the event is the `Delivery`."""
         return self._send(edge, payload, up=True)
 
     def down(self, edge: int, payload: Any) -> BackhaulMessage:
-        """Send from the cloud to an edge server; the event's value is the `Delivery`."""
+        """Send a payload from the cloud to an edge server; the value of the event is the `Delivery`."""
         return self._send(edge, payload, up=False)
 
     def _send(self, edge: int, payload: Any, *, up: bool) -> BackhaulMessage:

@@ -1,9 +1,9 @@
-"""Rounds of clients that only compute, simulated with arrays instead of events.
+"""Rounds whose clients only compute, simulated with arrays instead of single events.
 
-A client marked by `computes_only` waits only for computations of its own device between the message and its reply. If
-no transfer of such a round can be interrupted, all times can be calculated from sizes, work and links. The server then
-sends one broadcast, all clients run in the order of their events, and all uploads are computed together. Events,
-records, energies and values are the same as in an event-by-event simulation, at a fraction of the computing time.
+A client marked by `computes_only` waits only for computations of its device between the received message and its reply.
+If no transfer of such a round can be interrupted, all times can be calculated from sizes, work and links. The times of
+the broadcast, of the computations and of all uploads are then calculated together. Events, records, energies and values
+are the same as in an event-by-event simulation, at a fraction of the computing time.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def computes_only(client: Function) -> Function:
-    """Decorator of a client that yields only computations of its device and reads neither clock nor network."""
+    """Mark a client (decorator) that yields only computations of its device, and reads neither clock nor network."""
     client.computes_only = True  # type: ignore[attr-defined]
     return client
 
 
 class LocalDevice(Device):
-    """Device whose methods `train` and `compute` return the work instead of starting the computation."""
+    """Device whose methods `train` and `compute` return the computation without starting it."""
 
     __slots__ = ()
 
@@ -56,17 +56,16 @@ class LocalDevice(Device):
 @final
 @dataclass(frozen=True, slots=True)
 class LocalStep:
-    """Client described by data instead of code. It trains the received model once, and sends a function of the result.
+    """Client that trains the received model once and sends a function of the result, defined by data instead of code.
 
-    The message is a model w, or several parts that begin with w. In the signatures below, `more` stands for the further
-    parts of the message, followed by the arguments of the exchange. The first integer in `more` is the round.
+    The message is a model w, or a tuple that begins with w. In the signatures below, `more` are the further elements of
+    the message, followed by the arguments of the exchange. The first integer in `more` is the round.
 
     Attributes:
         plan: steps and batches.
         terms: further terms of the objective that all devices share, as for `Device.training`.
-        own: `own(fed, k, w, *more)` returns the terms of device k only: `linear`, `drift` or `anchor`.
-        reply: `reply(fed, k, params, w, *more)` returns the reply of device k; with None, the reply is the trained
-            parameters.
+        own: `own(fed, k, w, *more)` returns terms of the objective of device k alone: `linear`, `drift` or `anchor`.
+        reply: `reply(fed, k, params, w, *more)` returns the reply of device k; None means the trained parameters.
     """
 
     plan: SgdPlan
@@ -83,7 +82,7 @@ class LocalStep:
 
     @staticmethod
     def round_of(more: Sequence[Any]) -> int:
-        """Index of the round: the first integer in `more`."""
+        """Return the index of the round, which is the first integer in `more`."""
         return next(item for item in more if isinstance(item, int))
 
 
@@ -91,7 +90,7 @@ class Computed(NamedTuple):
     """Computations of a cohort in the order of their end times.
 
     Attributes:
-        place: [computations] index of the device in the cohort.
+        place: [computations] position of the device in the cohort.
         flop: [computations] work in FLOP.
         started_ns, ended_ns: [computations] start and end times in ns.
         input, output: [computations] identification numbers of the deferred input and output values.
@@ -106,7 +105,7 @@ class Computed(NamedTuple):
 
     @classmethod
     def of(cls, rows: Sequence[tuple[int, Work, int, int]]) -> Self:
-        """Build the columns from rows (index in the cohort, work, start in ns, end in ns)."""
+        """Return the columns for rows (position in the cohort, work, start in ns, end in ns)."""
         places, works, started_ns, ended_ns = zip(*rows, strict=True) if rows else ((), (), (), ())
         numbers = (np.array([work[column] for work in works], np.int64) for column in (2, 3))
         times_ns = np.array(started_ns, np.int64), np.array(ended_ns, np.int64)
@@ -133,7 +132,7 @@ class Answers(NamedTuple):
 
 @final
 class LocalRounds:
-    """Decides which exchanges can be simulated with arrays, and runs them.
+    """Decides which exchanges can be simulated with arrays, and simulates them.
 
     Attributes:
         alone: whether nothing else happens during an exchange: the algorithm is a single process, and no evaluation at
@@ -185,14 +184,14 @@ class LocalRounds:
             yield "other transfers or events are under way"
 
     def take(self, client: Any, message: Any, how: Exchange) -> bool:
-        """Return True if an exchange with this client, message and settings can be simulated with arrays."""
+        """Return True, and count the exchange, if it can be simulated with arrays; else count the reason why not."""
         why = next(self._refusals(client, message, how), "")
         self.refused.update([why] if why else [])
         self.played += not why
         return not why
 
     def play(self, invited: Sequence[Device], message: Any, client: Any, args: Sequence[Any], how: Exchange) -> Process:
-        """Process that returns the deliveries of all replies in order of `invited`; None if arrays cannot be used."""
+        """Process that simulates an exchange and returns the deliveries in order of `invited`; None if it cannot."""
         fed, clock = self._fed, self._fed.clock
         down, up = self._bands
         devices = np.array([k.index for k in invited], np.int64)
@@ -253,7 +252,7 @@ class LocalRounds:
     def _run(
         self, invited: Sequence[Device], devices: IntArray, client: Callable[..., Process], args: tuple[Any, ...]
     ) -> tuple[Computed, Answers]:
-        """Run all clients from now on; return their computations, sorted by end time, and their replies."""
+        """Run all clients, starting now; return their computations, sorted by end time, and their replies."""
         fed, processors, now_ns = self._fed, self._fed.processors, self._fed.clock.now
         cohort = [LocalDevice(fed, k.index, k.invitation) for k in invited]
         processes = [client(k, *args) for k in cohort]
@@ -346,7 +345,7 @@ class LocalRounds:
 
 
 def _computation(event: Any) -> Work:
-    """Return the work that a client yields; an `AlgorithmError` if the client waits for anything else."""
+    """Return the computation that a client yields; raise an `AlgorithmError` if the client waits for anything else."""
     if type(event) is not Work:
         raise _not_local(f"waits for {describe(event)}", "yield computations of k only, or leave the mark out")
     return event

@@ -1,4 +1,4 @@
-"""The observer of a run evaluates the global model at no cost in simulated time, bits and energy."""
+"""The observer of a run, which evaluates the global model at no cost in simulated time, bits and energy."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ Models = Deferred | Sequence[Deferred]
 """One global model, or one model per device in the order of the devices."""
 
 OBSERVE = EventPriority(4)
-"""Event priority of evaluations, which come after all other events at the same time."""
+"""Event priority of evaluations, which run after all other events at the same time."""
 
 
 class Observer:
-    """Evaluates the initial model, the current model at regular rounds or simulated times, and the last model.
+    """Evaluates the initial model, the current model at regular rounds or simulated times, and the final model.
 
     Attributes:
         latest: the latest global model, or the latest models of all devices.
-        accuracy: the latest pooled accuracy; None before the first evaluation, and after divergence.
+        accuracy: the latest accuracy on the whole test set; None before the first evaluation, and after divergence.
         not_finite: error text for the first loss that was not finite; empty if all losses were finite.
     """
 

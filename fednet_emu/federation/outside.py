@@ -1,4 +1,4 @@
-"""Decisions from outside a run: the run's questions to its caller, and settings that the caller changes for a round."""
+"""Decisions that the caller of a run takes: requests of the run, and settings that the caller changes for a round."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fednet_emu.learning.graph.jobs import SgdPlan
 
 
 class Question(NamedTuple):
-    """A question of a run to the caller of `Federation.begin`.
+    """A request of a run for a decision of the caller of `Federation.begin`.
 
     Attributes:
-        name: `invite` asks for the cohort of a round; the answer is device indices. `dispatch` asks for the next
-            device; the answer is its index, or None for the usual draw. `grants` asks for shares of the band, transmit
-            powers and clock frequencies; the answer is a `Grant` of arrays.
-        known: the knowledge of the server, as a `ServerView`; for `grants`, the device indices and their `Round`.
+        name: kind of the decision. `invite` requests the device indices of the cohort of a round. `dispatch` requests
+            the index of the next device, or None for a random draw as in the scenario. `grants` requests shares of the
+            band, transmit powers and clock frequencies, as a `Grant` of arrays.
+        known: the information of the server, as a `ServerView`; for `grants`, the device indices and their `Round`.
     """
 
     name: Literal["invite", "dispatch", "grants"]
@@ -32,7 +32,7 @@ class Outside(NamedTuple):
     """Set of decisions that the caller of a run takes in place of the scenario.
 
     Attributes:
-        questions: names of the questions that the caller answers; scenario settings decide all other questions.
+        questions: names of the decisions that the caller takes; scenario settings determine all other decisions.
         statistics: training statistics that devices send with their uploads, in addition to those of the selection
             rule.
     """
@@ -43,7 +43,7 @@ class Outside(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """Settings for the devices of one round, in place of the algorithm's settings; None keeps the algorithm's setting.
+    """Settings for the devices of one round that replace the algorithm's settings; None keeps an algorithm's setting.
 
     Attributes:
         deadline_s: maximum time in s that the server waits for the uploads.
@@ -56,7 +56,7 @@ class Orders:
     ratio: Array | None = None
 
     def plan(self, plan: SgdPlan, device: int, n_samples: int) -> SgdPlan:
-        """Shorten the plan of a device with `n_samples` samples to the ordered share of its steps, at least one."""
+        """Return the training plan of a device, shortened to the share `steps` of its local steps (at least one)."""
         if self.steps is None or not n_samples:
             return plan
         most = plan.n_steps(n_samples)

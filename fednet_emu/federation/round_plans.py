@@ -1,4 +1,4 @@
-"""Planned rounds: a planner with the server's knowledge grants band shares, transmit powers and clock frequencies."""
+"""Planned rounds, for which a planner at the server sets band shares, transmit powers and clock frequencies."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from fednet_emu.units import db_to_linear
 class RoundPlans:
     """Plans rounds if the uplink's access is `planned`, and records the plans in the series `plan`.
 
-    With any other access, no round is planned. With `asks`, the caller of the run decides the grants of each cell in
-    place of the planner.
+    With any other access, no round is planned. If `asks` is True, the caller of the run determines the grants of each
+    cell in place of the planner.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class RoundPlans:
     def plan(
         self, devices: Sequence[int], flop: Array, n_samples: IntArray, down_bit: int, up_bit: int, t: int
     ) -> Process:
-        """Process that grants band shares, powers and clock frequencies; its value is the participating devices.
+        """Process that grants band shares, powers and clock frequencies; it returns the participating devices.
 
         Args:
             devices: indices of the chosen devices, at least one.
@@ -96,9 +96,10 @@ class RoundPlans:
         return sorted(kept)
 
     def _granted(self, planner: Planner, numbers: IntArray, round_: Round, t: int) -> Process:
-        """Plan the devices of a cell that have a working link; all other devices of the cell get `_LEAST_GRANT`.
+        """Process that plans one cell and returns its participating devices; `numbers` are its device indices.
 
-        If a plan leaves devices out, planning is repeated without these devices, because they do not receive the model.
+        Devices without a working link receive `_LEAST_GRANT`. If a plan leaves devices out, planning is repeated
+        without these devices, because they do not receive the model.
         """
         able = (round_.gamma > 0) & np.isfinite(round_.ready_s)
         for device in numbers[~able].tolist():
@@ -134,7 +135,7 @@ class RoundPlans:
             return np.asarray(down_bit / self._network.expected_bps(numbers, down=True))
 
     def _after_download(self, round_: Round, there: Mask) -> Round:
-        """Return the round with the download times that result if only the devices in `there` get the model.
+        """Return the round with the download times that result if only the devices in `there` receive the model.
 
         A broadcast then lasts as long as the slowest link to these devices.
         """
@@ -175,4 +176,4 @@ class RoundPlans:
 _CONSTANT = 1e9
 """Amplifier efficiency that plans assume for devices whose power while sending is independent of the radiated power."""
 _LEAST_GRANT = Grant(1e-9, 1.0, 1.0, math.nan, 1.0, 0.0)
-"""Grant of a tiny share of the band, for a device that is left out of the plan because its link does not work."""
+"""Grant of a negligible share of the band, for a device that is left out of the plan because its link rate is 0."""

@@ -1,4 +1,4 @@
-"""The rounds of a run: counting and recording of rounds, and detection of runs that would never end."""
+"""Counting and recording of the rounds of a run, and detection of runs that would never end."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from fednet_emu.records.ledger import Ledger
 from fednet_emu.records.rows import RoundRow
 
 MAX_FRUITLESS_ROUNDS = 1000
-"""Maximum number of successive rounds without an arriving reply; with more, the run fails, as it would never end."""
+"""Minimum number of successive rounds without an arriving reply at which a run fails with a `Deadlock`."""
 
 MAX_TURNS = 1000
-"""Maximum number of iterations of the loop over `Federation.rounds` within one round; with more, the run fails."""
+"""Maximum number of iterations of the loop over `Federation.rounds` in one round; more raise an `AlgorithmError`."""
 MAX_REQUESTS = 10_000
-"""Maximum number of requests of an algorithm within one round, per device; with more, the run fails."""
+"""Maximum number, per device, of transfers and computations in one round; more raise an `AlgorithmError`."""
 PAUSE = 0.01
-"""Number of requests that a pause counts as; it is small because an algorithm may poll often."""
+"""Weight of a pause, relative to a transfer or computation, in `MAX_REQUESTS`; it is small because algorithms may poll.
+"""
 
 AWAY_S = 86_400.0
-"""Minimum time in s without an arriving reply before a run with moving devices fails; devices may return into reach."""
+"""Minimum time in s without an arriving reply before a run with moving devices fails, because they may move into range.
+"""
 
 
 def is_standstill(fruitless: int, lasted_s: float, *, moving: bool) -> bool:
-    """Return True if no message will ever arrive, judging by `fruitless` failed attempts during `lasted_s`."""
+    """Return True if no message is likely ever to arrive, after `fruitless` failed attempts in `lasted_s` seconds."""
     return fruitless >= MAX_FRUITLESS_ROUNDS and (not moving or lasted_s >= AWAY_S)
 
 
@@ -35,9 +37,9 @@ class Rounds:
 
     Attributes:
         ended: number of completed rounds.
-        deadline_s: deadline of the latest round in s, for error messages; None without a deadline.
+        deadline_s: deadline of the latest round in s, for error messages; None if there is no deadline.
         requests: number of transfers and computations since the end of the latest round.
-        most: maximum number of requests before the end of the round; each wait lowers this number.
+        most: maximum number of requests before the end of the round; each wait reduces this number.
         trusted: whether the algorithm is known to end its rounds, however long they are.
     """
 
@@ -59,19 +61,19 @@ class Rounds:
         self._turns, self._counted_ns = 0, self._clock.now
 
     def turn(self) -> None:
-        """Count an iteration of `Federation.rounds`; raise an `AlgorithmError` after too many in one round."""
+        """Count an iteration of `Federation.rounds`; raise an `AlgorithmError` after `MAX_TURNS` in one round."""
         self._turns += 1
         if self._turns > MAX_TURNS:
             self._refuse_endless("fed.rounds", f"{MAX_TURNS} turns of the loop")
 
     def request(self, count: int = 1) -> None:
-        """Count requests of transfers and computations; raise an `AlgorithmError` after too many in one round."""
+        """Count requested transfers and computations; raise an `AlgorithmError` after too many in one round."""
         self.requests += count
         if self.requests > self.most:
             self.refuse_requests()
 
     def wait(self, part: float = 1.0) -> None:
-        """Count a wait for a cohort, or a pause, as `part` requests; raise the error of `request` after too many."""
+        """Count a wait for a cohort, or a pause, as `part` requests; raise an `AlgorithmError` after too many."""
         self.most -= part
         if self.requests > self.most:
             self.refuse_requests()
@@ -81,7 +83,7 @@ class Rounds:
         self._refuse_endless("fed.end_of_round", f"{self._limit} transfers, computations and cohorts")
 
     def _refuse_endless(self, verb: str, what: str) -> None:
-        """Raise an error unless the algorithm is trusted, or advancing simulated time will end the run."""
+        """Raise an `AlgorithmError`, unless the algorithm is trusted or the limit on simulated time ends the run."""
         since_s = self._counted_ns / NS_PER_S
         if self.trusted or (self._ends_by_time and self._clock.now > self._counted_ns):
             self._start_count()
@@ -92,7 +94,7 @@ class Rounds:
 
     @staticmethod
     def refuse_unheard(transfers: list[Unheard]) -> None:
-        """Raise an `AlgorithmError` if one of the ended transfers has a result for which no process waits."""
+        """Raise an `AlgorithmError` if no process has waited for the result of one of the ended transfers."""
         for transfer in transfers:
             if transfer.is_forgotten:
                 what = f"no process waits for its delivery, got {transfer.describe()} at the end of a round"
@@ -104,12 +106,12 @@ class Rounds:
         self._answered = known[0] + invited, known[1] + arrived
 
     def end(self, *, invited: int | None = None, arrived: int | None = None) -> None:
-        """Record the end of a round and start the next; by default, `invited` and `arrived` are the counted numbers.
+        """Record the end of a round and start the next; by default, `invited` and `arrived` are those of exchanges.
 
         Raises:
             AlgorithmError: the round has requests, but none can have ended at time 0; or `invited` or `arrived` is
                 None, and no exchange has been counted.
-            Deadlock: no reply has arrived for too many rounds.
+            Deadlock: no reply has arrived for `MAX_FRUITLESS_ROUNDS` rounds or more, and none is likely to arrive.
         """
         now_ns, counted = self._clock.now, self._answered
         if not now_ns and self.requests and not (len(self._ledger.transfers) or len(self._ledger.computes)):
@@ -131,7 +133,7 @@ class Rounds:
         self._start_count()
 
     def _watch_for_standstill(self, took_s: float) -> None:
-        """Raise a `Deadlock` if the run would never end because all its transfers fail or miss their deadline."""
+        """Raise a `Deadlock` if the run would never end because all its transfers fail or miss the deadline."""
         self._fruitless += 1
         lasted_s = (self._clock.now - self._fruitful_ns) / NS_PER_S
         if not is_standstill(self._fruitless, lasted_s, moving=self._moving):

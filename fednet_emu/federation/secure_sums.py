@@ -1,8 +1,9 @@
-"""Secure aggregation: the server learns sums of uploads but no single upload; all messages are sent over the network.
+"""Secure aggregation: the server obtains sums of uploads but no single upload; all messages use the network.
 
 Secrets are split into shares as in Shamir, "How to Share a Secret", CACM 22(11), 1979, modulo the prime 2^127 - 1. A
 mask is the output of SHAKE-256 for a secret. Two devices agree on a secret by a Diffie-Hellman exchange modulo this
-prime. The prime is too short for real use: the exchange stands in for X25519, and messages have the sizes of X25519.
+prime. The prime is too short for real use; messages have the sizes of the key exchange X25519, which this exchange
+represents.
 """
 
 from __future__ import annotations
@@ -35,22 +36,22 @@ Words = NDArray[np.uint64]
 """Array of unsigned vector entries, which are added modulo a power of two."""
 
 TOO_FEW = "threshold"
-"""Loss reason of arrived vectors if too few devices remain to unmask the sum."""
+"""Loss reason of vectors that have arrived, if too few devices remain to unmask their sum."""
 
 
 def agreed(secret: int, other: int) -> int:
-    """Return the secret shared by two devices, computed from their secret keys; the order of keys does not matter."""
+    """Return the common secret of two devices, computed from their secret keys; the order of the keys is irrelevant."""
     return pow(pow(_GENERATOR, other, PRIME), secret, PRIME)
 
 
 def mask(secret: int, n: int, bit: int) -> Words:
-    """Return the mask [n] that a secret generates, with `bit` (at most 64) random bits per entry."""
+    """Return the mask [n] that is generated from a secret, with `bit` (at most 64) random bits per entry."""
     drawn = np.frombuffer(shake_256(secret.to_bytes(_BYTE, "big")).digest(8 * n), np.uint64)
     return drawn & np.uint64(2**bit - 1)
 
 
 def shares(secret: int, holders: Iterable[int], threshold: int) -> dict[int, int]:
-    """Split a secret into one share for each holder; `threshold` shares reveal the secret, fewer reveal nothing."""
+    """Return the share of a secret by holder; any `threshold` shares reveal the secret, fewer reveal nothing."""
     drawn = shake_256(b"shares" + secret.to_bytes(_BYTE, "big")).digest(_BYTE * (threshold - 1))
     powers = [int.from_bytes(drawn[at : at + _BYTE], "big") for at in range(0, len(drawn), _BYTE)]
     found = {}
@@ -63,7 +64,7 @@ def shares(secret: int, holders: Iterable[int], threshold: int) -> dict[int, int
 
 
 def opened(known: Mapping[int, int]) -> int:
-    """Recover a secret from at least `threshold` shares; `known` maps the index of each holder to its share."""
+    """Return a secret, recovered from at least `threshold` shares; `known` maps the index of a holder to its share."""
     secret = 0
     for holder, share in known.items():
         above = below = 1
@@ -75,7 +76,7 @@ def opened(known: Mapping[int, int]) -> int:
 
 
 def sums_of(fed: Fed) -> Sums | SecureSums | None:
-    """Return the object that sums uploads over the air or under masks; None if the server receives single uploads."""
+    """Return the object that sums uploads over the air or in secure aggregation; None if uploads are not summed."""
     air, rule = fed.network.superposition, fed.network.settings.uplink.secure_aggregation
     if air is not None:
         return Sums(fed.clock, fed.links, air, fed.streams, fed.record)
@@ -87,9 +88,9 @@ class SecureMean:
     """Mean that the server computes from the masked vectors of one run of the protocol.
 
     Attributes:
-        graph: for each device that has shared its secrets, the neighbours that have also shared theirs.
-        came: devices whose vectors have arrived, in the order in which the models arrive.
-        answers: devices whose shares for unmasking have arrived.
+        graph: for each device that has sent the shares of its secrets, the neighbours that have done so, too.
+        came: devices whose vectors have arrived, in the order in which the server processes the models.
+        answers: devices that have sent the shares with which the sum is unmasked.
         threshold: number of shares that reveal a secret.
     """
 
@@ -102,7 +103,7 @@ class SecureMean:
     attempt: int
 
     def __call__(self, w: Tensor, weights: Sequence[float]) -> Accumulation:
-        """Return the mean [P] of the quantised differences (model - `w` [P]); models are received one by one."""
+        """Return the mean [P] of the quantised differences (model - `w` [P]), as a generator that receives models."""
         rule, n, real = self.rule, len(self.came), self.rule.masks == "real"
         total = np.zeros(w.numel(), np.uint64)
         for i in self.came:
@@ -119,17 +120,17 @@ class SecureMean:
         return self.rule.entry_bit(len(self.graph))
 
     def secret(self, what: str, i: int) -> int:
-        """Return the secret key of device `i` (`what` is "key"), or the secret of the device's own mask ("own")."""
+        """Return the secret key of device `i` if `what` is "key", or the seed of its individual mask if "own"."""
         drawn = self.streams("secure-aggregation", what, self.attempt, i).bytes(16)
         return int.from_bytes(drawn, "big") % PRIME
 
     def masks_of(self, i: int, m: int) -> Words:
-        """The sum [m] of all masks of device `i`."""
+        """Return the sum [m] of all masks of device `i`: its individual mask and its pairwise masks."""
         own = self.secret("key", i)
         return mask(self.secret("own", i), m, self.bit) + self._pairs(i, own, self.graph[i], m)
 
     def _pairs(self, i: int, key: int, others: Iterable[int], m: int) -> Words:
-        """The sum [m] of the pairwise masks of device `i` and `others`; device `i` has the secret key `key`."""
+        """Return the sum [m] of the pairwise masks of device `i` with `others`; `key` is the device's secret key."""
         total = np.zeros(m, np.uint64)
         for j in sorted(others):
             common = mask(agreed(key, self.secret("key", j)), m, self.bit)
@@ -137,7 +138,7 @@ class SecureMean:
         return total
 
     def left(self, m: int) -> Words:
-        """The sum [m] of the masks that do not cancel out, computed from the shares that the server has received."""
+        """Return the sum [m] of the masks that do not cancel out, computed from the shares at the server."""
         total, came = np.zeros(m, np.uint64), frozenset(self.came)
         for i, others in self.graph.items():
             holders = sorted({i, *others})
@@ -149,9 +150,10 @@ class SecureMean:
 
 
 def levels(update: Tensor, rule: SecureAggregation) -> Words:
-    """Quantise a vector [P] to integer levels before masking.
+    """Return the integer levels to which a vector [P] is quantised before masking.
 
-    The level is 0 for the value -`rule.clip`, and 2 `rule.largest` for the value `rule.clip`.
+    Values are clipped to [-`rule.clip`, `rule.clip`]. The level is 0 for the value -`rule.clip`, and 2 `rule.largest`
+    for `rule.clip`.
     """
     cut = update.double().clamp(-rule.clip, rule.clip) * (rule.largest / rule.clip)
     found: Words = (cut.trunc().long() + rule.largest).cpu().numpy().astype(np.uint64)
@@ -162,20 +164,20 @@ def levels(update: Tensor, rule: SecureAggregation) -> Words:
 class SecureSums:
     """Runs the steps of secure aggregation for the devices of a round, and sends every message over the network.
 
-    The series `secure_aggregation` has a row per step: the number of devices that take part (`asked`), the number whose
-    message has arrived (`arrived`), the number required (`needed`), the start time, and the arrived bits without
-    headers.
+    The series `secure_aggregation` has a row per step: the number of participating devices (`asked`), the number of
+    devices whose message has arrived (`arrived`), the required number (`needed`), the start time, and the arrived bits
+    without headers.
     """
 
     def __init__(self, fed: Fed, rule: SecureAggregation) -> None:
         self._fed, self._rule, self._attempts = fed, rule, 0
 
     def of(self, size: int, pairs: Iterable[tuple[Device, Process]], deadline_s: float | None) -> Process:
-        """Process whose value is the deliveries of the vectors, and the function that computes their mean.
+        """Process that returns the deliveries of the vectors, and the function that computes their mean.
 
         Args:
             size: number of entries of a vector.
-            pairs: devices, and processes that return a device and its vector, or a lost `Delivery`.
+            pairs: each device, and the process that returns the device and its vector, or a lost `Delivery`.
             deadline_s: time in s from now until which vectors may arrive; None for no deadline.
         """
         fed, rule, pairs = self._fed, self._rule, list(pairs)
@@ -208,12 +210,12 @@ class SecureSums:
 
 
 class _Steps:
-    """The steps of one run of the protocol; a device is identified by its index in the cohort.
+    """The steps of one run of secure aggregation; a device is identified by its position in the cohort.
 
     Attributes:
         keyed: devices that have sent their public keys.
-        shared: devices that have shared their secrets.
-        lost: lost deliveries, by device; these devices take no part in further steps.
+        shared: devices that have sent the shares of their secrets.
+        lost: lost deliveries, by device; these devices are excluded from further steps.
     """
 
     def __init__(self, fed: Fed, devices: Sequence[Device], graph: Graph, needed: int, until_ns: int | None) -> None:
@@ -223,7 +225,7 @@ class _Steps:
         self.lost: dict[int, Delivery] = {}
 
     def keys(self, key_bit: int) -> Process:
-        """Step 1: exchange public keys through the server; return the devices that have sent and received keys."""
+        """Step 1: process that exchanges public keys via the server; it returns the devices that have all keys."""
         fed, everybody = self._fed, frozenset(range(len(self._devices)))
         whole, posted = len(self._graph[0]) == len(everybody) - 1, fed.shared(None)
         self.keyed = heard = yield from self._heard("keys", everybody, lambda i: 2 * key_bit)
@@ -232,14 +234,14 @@ class _Steps:
         return (yield from self._sent_down(heard, lambda i: 2 * key_bit * len(self._graph[i] & heard)))
 
     def shares(self, share_bit: int, able: frozenset[int]) -> Process:
-        """Step 2: exchange secret shares through the server; return the devices that have received shares."""
+        """Step 2: process that exchanges shares of secrets; it returns the devices that have received all shares."""
         self.shared = yield from self._heard("shares", able, lambda i: 2 * share_bit * len(self._graph[i] & self.keyed))
         return (yield from self._sent_down(self.shared, lambda i: 2 * share_bit * len(self._graph[i] & self.shared)))
 
     def vectors(self, clients: dict[int, Process], bit: int, replies: list[Delivery]) -> Process:
-        """Step 3: train and send masked vectors; return the devices whose vectors have arrived.
+        """Step 3: process that trains and sends masked vectors; it returns the devices whose vectors have arrived.
 
-        The deliveries of the vectors are stored in `replies`.
+        If fewer devices than required are left, it returns none. The deliveries of the vectors are stored in `replies`.
         """
         started_ns = self._fed.clock.now
         got = yield self._fed.gather((self._vector(client, bit) for client in clients.values()), self._left_s())
@@ -262,7 +264,10 @@ class _Steps:
         return (yield from self._heard("unmask", came, bit.__getitem__))
 
     def _heard(self, step: str, able: frozenset[int], bit: Callable[[int], int]) -> Process:
-        """Send a message from each device in `able`; return the senders of arrived messages, or none if too few."""
+        """Process that sends `bit(i)` bits from each device i in `able`; it returns the senders of arrived messages.
+
+        If fewer messages than required arrive, it returns none.
+        """
         if not able:
             return frozenset()
         fed, started_ns, sizes = self._fed, self._fed.clock.now, {i: bit(i) for i in sorted(able)}
@@ -275,7 +280,7 @@ class _Steps:
         return (yield from self._arrived({i: fed.downlink(self._devices[i], payload, bit(i)) for i in sorted(able)}))
 
     def _arrived(self, transfers: dict[int, Event]) -> Process:
-        """Wait for the transfers of devices; the process returns the devices whose transfers have arrived in time."""
+        """Process that waits for transfers, and returns the devices whose transfers have arrived in time."""
         fed = self._fed
         got = yield AllOf(fed.clock, list(transfers.values()), self._left_s(), lambda: Delivery.given_up(fed.now_s))
         self.lost |= {i: delivery for i, delivery in zip(transfers, got, strict=True) if delivery.lost}

@@ -16,11 +16,11 @@ from fednet_emu.records.rows import DeviceEvaluationRow, EvaluationRow
 
 NO_ACCURACY = "a regression has no accuracy"
 COSTS = ("rounds", "simulated_s", "bits", "energy_j")
-"""Names of the costs of a run that milestones compare."""
+"""Names of the costs of a run at which milestones apply."""
 
 
 class Milestone(Component):
-    """Minimum accuracy at a given cost. A run with a lower accuracy at that cost is hopeless and ends early."""
+    """Minimum accuracy at a given cost. A run with a lower accuracy at that cost ends early."""
 
     _one_cost = exactly_one(*COSTS)
 
@@ -31,9 +31,9 @@ class Milestone(Component):
     bits: float | None = Field(None, gt=0)
     """Number of bits on the air, over all links, after which the accuracy is compared."""
     energy_j: float | None = Field(None, gt=0)
-    """Energy in J, counted as `energy_j` of the summary, after which the accuracy is compared."""
+    """Energy in J, defined as `energy_j` of the summary, after which the accuracy is compared."""
     accuracy: float = Field(gt=0, le=1)
-    """Minimum pooled test accuracy, between 0 and 1, with which the run continues."""
+    """Minimum accuracy on the whole test set, between 0 and 1, at which the run continues."""
 
     def is_missed(self, spent: Mapping[str, float], accuracy: float) -> bool:
         """Return True if the accuracy is too low for the costs `spent`, which are named as in `COSTS`."""
@@ -46,7 +46,7 @@ class Patience(Component):
     The validation samples (`server.validation_samples`) are used neither for training nor for testing. Each evaluation
     of the model (`evaluation.every_rounds`), including the initial one, also scores the model on the validation
     samples, and records the scores in the series `validation`. The final model is the last model, not the best one. If
-    each device has its own model, the mean of the models' scores counts.
+    each device has a model, the mean of the models' scores counts.
     """
 
     evaluations: int = Field(10, gt=0)
@@ -54,7 +54,7 @@ class Patience(Component):
     metric: Literal["loss", "accuracy"] = "loss"
     """Score that must improve: the loss must fall, or the accuracy must rise."""
     min_gain: float = Field(0.0, ge=0)
-    """Minimum improvement over the best earlier evaluation that counts as a gain; it must be exceeded."""
+    """Improvement over the best earlier evaluation that must be exceeded to count as a gain."""
 
 
 class Stop(Component):
@@ -67,12 +67,12 @@ class Stop(Component):
     bits: float | None = Field(None, gt=0)
     """Maximum number of bits on the air, over all links, without the backhaul; null for no limit."""
     energy_j: float | None = Field(None, gt=0)
-    """Maximum energy in J, null for no limit. It is counted like `energy_j` of the summary and includes transmissions,
+    """Maximum energy in J, null for no limit. It is the `energy_j` of the summary, which includes transmissions,
     receptions, computations, the backhaul, and the idle power of devices and base stations."""
     accuracy: float | None = Field(None, gt=0, le=1)
-    """Pooled test accuracy, between 0 and 1, at which the run ends; null for no limit on the accuracy."""
+    """Accuracy on the whole test set, between 0 and 1, at which the run ends; null for no limit on the accuracy."""
     patience: Patience | None = None
-    """Early stopping without progress, in addition to the other limits; null for no early stopping."""
+    """Early stopping if the model no longer improves, in addition to the other limits; null for no early stopping."""
     milestones: tuple[Milestone, ...] = ()
     """Minimum accuracies at given costs; a run that misses a milestone ends at the end of the round."""
 
@@ -124,7 +124,7 @@ class Stop(Component):
         return all(limit is None for limit in (self.rounds, self.simulated_s, self.bits, self.energy_j))
 
     def refuse_accuracy(self, *, timing_only: bool, regression: bool) -> None:
-        """Raise a `ScenarioError` for a stop rule on accuracy that a regression or a timing-only run cannot apply."""
+        """Raise a `ScenarioError` if a stop rule needs an accuracy that a regression or a timing-only run lacks."""
         if regression and (self.accuracy is not None or self.milestones):
             key = "milestones" if self.accuracy is None else "accuracy"
             raise ScenarioError(f"stop.{key}: {NO_ACCURACY}, got one; leave it out, and give rounds or simulated_s")
@@ -145,10 +145,10 @@ class Evaluation(Component):
     """Simulated time in s between evaluations of the current global model, in addition to evaluations at the ends of
     rounds; null for none. If the model has been evaluated before, its scores are recorded again."""
     per_device: bool = False
-    """Whether to evaluate the model also on each device's share of the test set, which gives the accuracy of the worst
-    device and the standard deviation over devices."""
+    """Whether to also evaluate the model on each device's share of the test set, which gives the minimum accuracy over
+    devices and the standard deviation of the accuracy."""
     worst_train_loss: bool = False
-    """Whether to measure also the maximum over devices of the loss on the device's own training samples."""
+    """Whether to also measure the maximum over devices of the loss on the device's training samples."""
     consensus: bool = False
     """Whether to score the mean of the devices' own models on the whole test set, for algorithms in which each device
     has a model. Two columns are added: `consensus_distance`, sqrt(mean |x_i - mean|^2) of the models x_i over the

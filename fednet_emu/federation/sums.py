@@ -33,7 +33,7 @@ from fednet_emu.network.air.transfer import Delivery, Transfer
 from fednet_emu.network.over_the_air import Superposition, relative_error
 
 MeanOf = Callable[[Tensor, Sequence[float]], Accumulation]
-"""Function of w [P] and weights that receives models one by one and returns the weighted mean [P] of (model - w)."""
+"""Function of w [P] and weights that receives models one by one, and returns the weighted mean [P] of (model - w)."""
 
 
 @of_means
@@ -48,8 +48,8 @@ def mean_update(w: Tensor, weights: Sequence[float]) -> Accumulation:
 def moved_by_sum(w: Tensor, weights: Sequence[float], factor: float = 1.0, statistics: int = 0) -> Accumulation:
     """Return `w` [n] plus `factor` times the weighted sum of vectors [n] that are received one by one.
 
-    Without vectors, the result is `w`. For the last `statistics` entries (running statistics), the weighted mean
-    replaces the scaled weighted sum.
+    If there are no vectors, the result is `w`. For the last `statistics` entries (running statistics), the weighted
+    mean is added instead of the scaled weighted sum.
     """
     total, n = torch.zeros_like(w), len(w) - statistics
     for weight, share in zip(weights, shares_of(weights), strict=True):
@@ -82,10 +82,10 @@ def shares_of(weights: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class NoisyMean:
-    """The noisy mean that the server receives in a burst of simultaneous uploads.
+    """Function that computes the noisy mean that the server receives in a burst of simultaneous uploads.
 
     Attributes:
-        factors: factor a_k of each received signal, as in the module docstring.
+        factors: amplitude a_k with which the signal of each sender k arrives; 1 if the sender knows its channel.
         snr: signal-to-noise ratio eta / sigma^2, linear.
     """
 
@@ -95,7 +95,7 @@ class NoisyMean:
     burst: int
 
     def __call__(self, w: Tensor, weights: Sequence[float]) -> Accumulation:
-        """Return the `mean_update` of misaligned signals with noise; exactly zero if all models equal `w`."""
+        """Return the weighted mean [P] of (model - `w`), with amplitude errors and noise; 0 if all models equal `w`."""
         update, total, scale = torch.zeros_like(w), sum(weights), w.new_zeros(())
         for weight, factor in zip(weights, self.factors, strict=True):
             own = (yield) - w
@@ -117,17 +117,17 @@ class Sums:
         self._streams, self._record, self._bursts = streams, record, 0
 
     def of(self, size: int, pairs: Iterable[tuple[Device, Process]], deadline_s: float | None) -> Process:
-        """Process whose value is the deliveries of the uploads, and the function that computes their mean.
+        """Process that returns the deliveries of the uploads, and the function that computes their mean.
 
         The burst starts when all devices are ready, or at the latest time at which it can still end by the deadline.
 
         Args:
             size: number of entries of an upload.
-            pairs: devices, and processes that return a device and its upload, or a lost `Delivery`.
+            pairs: each device, and the process that returns the device and its upload, or a lost `Delivery`.
             deadline_s: time in s from now until the end of the round; None for no deadline.
 
         Raises:
-            ScenarioError: a burst takes longer than `deadline_s`.
+            ScenarioError: a burst takes `deadline_s` or longer.
         """
         burst_s = self._air.burst_s(size)
         patience_s = None if deadline_s is None else (to_ns(deadline_s) - to_ns(burst_s)) / NS_PER_S

@@ -1,13 +1,13 @@
-"""Compressed transfers of models, sent as updates from a model that sender and receiver know.
+"""Compressed transfers of models, sent as differences from a model that sender and receiver have.
 
 On the uplink, a device sends C(x - since + left), where C is the compression, x the device's model, `since` the model
 that the device started from, and `left` the compression error of its earlier messages, if the compression uses error
 feedback. The device compresses a model once; a retry after a loss sends the same message. The compression error is
-stored whether or not the message arrives, because the device does not learn about losses.
+stored whether or not the message arrives, because the device receives no feedback about losses.
 
 On the downlink, the server publishes a sequence of models. Each published model is the previous one plus the compressed
-update. The server continues from the published model, and stores the compression error. Devices with the previous
-published model receive the update, all others the whole model.
+update. The server continues from the published model, and stores the compression error. Devices that have the previous
+published model receive the update, and all other devices the whole model.
 
 Running statistics (batch norm) are sent uncompressed, with 32 bits each, in both directions.
 """
@@ -32,14 +32,17 @@ from fednet_emu.network.air.transfer import Transfer
 
 
 class Shared(NamedTuple):
-    """A payload that one transmission sends to several devices, and the number that identifies the broadcast."""
+    """A payload that one transmission sends to several devices, and the identification number of the broadcast."""
 
     payload: Any
     number: int
 
 
 def n_scalars(payload: Any) -> int:
-    """Number of scalars in a payload: a deferred value, a number, an array, None (0), or tuples and lists of these."""
+    """Return the number of scalars in a payload.
+
+    A payload is a deferred value, a number, an array, None (no scalars), or a tuple or list of payloads.
+    """
     if type(payload) is Deferred:
         return payload.size
     if isinstance(payload, (tuple, list)):
@@ -54,7 +57,7 @@ def n_scalars(payload: Any) -> int:
 
 
 def whole_bit(size_bit: float) -> int:
-    """Return the size in bits as an integer; raise a `ValueError` if it is not a whole number."""
+    """Return the size in bits as an integer; raise a `ValueError` if it is negative or not a whole number."""
     if not (size_bit >= 0 and size_bit % 1 == 0):
         raise ValueError(
             f"size_bit: no whole number of bits, got {size_bit}; must be 0, 1, 2, ..., by math.ceil for example"
@@ -63,7 +66,7 @@ def whole_bit(size_bit: float) -> int:
 
 
 Base = Deferred | Literal[0] | None
-"""The model from which an update is computed, which sender and receiver know. 0 means that the value already is an
+"""The model from which an update is computed, and which sender and receiver have. 0 means that the value already is an
 update, and None that the value is sent uncompressed."""
 Since = Base | tuple[Base, ...]
 """One `Base`, or a tuple with one `Base` for each part of a payload."""
@@ -73,7 +76,7 @@ Read = Callable[[Deferred, int], int]
 
 
 class Sent(NamedTuple):
-    """Model [n] that a receiver reads, compression error [n] (None without error feedback), and size in bits."""
+    """Model [n] that a receiver decodes, compression error [n] (None if errors are not fed back), and size in bits."""
 
     model: Tensor
     left: Tensor | None
@@ -81,7 +84,7 @@ class Sent(NamedTuple):
 
 
 def bits_of(scheme: Compression, n: int, statistics: int) -> int:
-    """Size in bits of a message of `n` numbers, of which the last `statistics` are not compressed."""
+    """Return the size in bits of a message of `n` numbers, of which the last `statistics` are not compressed."""
     return (scheme.bit(n - statistics) if n > statistics else 0) + FLOAT_BIT * statistics
 
 
@@ -94,12 +97,12 @@ def sent(
     name: tuple[Any, ...],
     statistics: int = 0,
 ) -> Sent:
-    """Compress the update [n] (`x` - `base`) plus the compression error of earlier messages.
+    """Return the compressed message for the update [n] (`x` - `base`) plus the compression error of earlier messages.
 
     Args:
         scheme: the compression.
         x: the model [n] of the sender, or an update [n].
-        base: the model [n] that sender and receiver know; None if `x` is an update.
+        base: the model [n] that sender and receiver have; None if `x` is an update.
         left: compression error of earlier messages [n]; None for no error.
         streams: random streams of the run.
         name: name of the random stream of the message.
@@ -122,7 +125,7 @@ def sent(
 
 
 def checked(scheme: Compression, message: Any, v: Tensor) -> Message:
-    """Return the message that `scheme` made from `v` [n]; an `AlgorithmError` for a wrong type, shape or size."""
+    """Return the message that `scheme` for `v` [n]; raise an `AlgorithmError` if its type, shape or size is wrong."""
     where, remedy = f"{type(scheme).__name__}.compress", "return Message(read, bit)"
     if not (isinstance(message, tuple) and len(message) == 2 and isinstance(message[0], Tensor)):
         raise AlgorithmError(where, f"makes no message, got {type(message).__name__}", remedy, line="")
@@ -139,7 +142,7 @@ def checked(scheme: Compression, message: Any, v: Tensor) -> Message:
 
 @final
 class Compressor:
-    """Makes the compressed messages of the uplink or downlink as deferred values, and stores the compression errors."""
+    """Creates the compressed messages of the uplink or downlink as deferred values, and stores compression errors."""
 
     def __init__(
         self, scheme: Compression, graph: Graph, streams: Streams, read: Read, statistics: Mapping[int, int]
@@ -151,9 +154,10 @@ class Compressor:
     def send(
         self, x: Deferred, base: Deferred | None, who: tuple[int, ...], number: int, kept: float | None = None
     ) -> tuple[Deferred, int]:
-        """Return the model that the receiver reads in message `number` from the sender `who`, and its size in bits.
+        """Return the model that the receiver decodes, and the size in bits of the message.
 
-        If `kept` is given, a sparse scheme keeps this share of the entries.
+        `x` is the model to send and `base` the model that sender and receiver have, or None. `who` identifies the
+        sender, and `number` its message. If `kept` is given, a sparse scheme keeps this share of the entries.
         """
         n, name, statistics = x.size, ("compression", *who, number), self._statistics.get(x.size, 0)
         scheme = self.scheme if kept is None else self.scheme.model_copy(update={"share": kept})
@@ -170,7 +174,7 @@ class Compressor:
 
 @dataclass(slots=True)
 class _Sender:
-    """Number of messages of a device, and the latest message, which is stored until it arrives."""
+    """Number of messages that a device has made, and its latest message, which is stored until it arrives."""
 
     messages: int = 0
     key: tuple[int, ...] = ()
@@ -180,19 +184,19 @@ class _Sender:
 
 @final
 class Uploads:
-    """The compressed uplink, which sends models in payloads as compressed updates from a model known to the server."""
+    """The compressed uplink, which sends models as compressed differences from a model that the server has."""
 
     def __init__(self, compressor: Compressor) -> None:
         self._compressor = compressor
         self._senders: dict[int, _Sender] = {}
 
     def message(self, device: int, payload: Any, since: Since, kept: float | None = None) -> tuple[Any, int]:
-        """Return the payload that the server reads and its size in bits.
+        """Return the payload that the server decodes, and the size in bits of the message.
 
         Until a message arrives, further calls with the same payload and `since` return the same message.
 
         Raises:
-            ValueError: `since` does not have one entry for each part of the payload.
+            ValueError: `since` does not have one entry for each element of the payload.
         """
         alone = not isinstance(payload, tuple)
         parts, bases = (payload,) if alone else payload, since if isinstance(since, tuple) else (since,)
@@ -214,7 +218,7 @@ class Uploads:
         return self._compressor.send(part, known, (device, place), self._senders[device].messages, kept)
 
     def until_arrived(self, device: int, transfer: Transfer) -> None:
-        """Keep the message of a device for further attempts until `transfer` has delivered the message."""
+        """Store the message of a device for further attempts until `transfer` has delivered the message."""
 
         def ended(event: Any) -> None:  # a reference to `transfer` would be a cycle if it never triggers
             if not event.lost:
@@ -229,7 +233,7 @@ class _Published:
 
     Attributes:
         source: identification number of the server's model before compression.
-        model: the published model, which devices read.
+        model: the published model, which devices decode.
         before: identification number of the previous published model; -1 if there is none.
         bit: size in bits of the update from the previous published model.
     """
@@ -241,13 +245,13 @@ class _Published:
 
     @property
     def known(self) -> tuple[int, int]:
-        """Identify the models to which a device can apply the update: the previous and the latest published model."""
+        """Numbers of the models to which a device can apply the update: the previous and the latest published one."""
         return self.before, self.model.number
 
 
 @final
 class Publications:
-    """The compressed downlink: the sequence of published models, and the latest of them that each device has."""
+    """The compressed downlink: the sequence of published models, and the latest published model of each device."""
 
     def __init__(self, compressor: Compressor) -> None:
         self._compressor = compressor
@@ -269,7 +273,7 @@ class Publications:
         return last.model
 
     def bit(self, device: int, payload: Any) -> int:
-        """Return the size in bits of a payload for a device; a device with the previous model receives an update."""
+        """Return the size in bits of a payload for a device; it is that of the update if the device can apply it."""
         last = self._latest
         if last is not None and last.bit and payload is last.model and self._has.get(device) in last.known:
             return last.bit

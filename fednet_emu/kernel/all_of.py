@@ -1,4 +1,4 @@
-"""Waiting until many events or processes have ended, with a deadline at which all pending ones are cancelled."""
+"""Waiting for many events or processes, with an optional deadline at which pending events are cancelled."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from fednet_emu.kernel.events import Completion, cancel, several
 class AllOf(Completion):
     """Event that triggers when all given events have triggered.
 
-    The callbacks of the given events must not have run yet. The value of this event is the result of the function `of`,
-    called with the list of the given events' values, in order. Events that are still pending at the end of the instant
-    `deadline_s` seconds from now are cancelled and get the value `late()`. If an event fails, this event fails with the
+    The callbacks of the given events must not have run yet. The value of this event is the list of the given events'
+    values, in order. If `deadline_s` is given, events that are still pending at the end of the instant `deadline_s`
+    seconds from now are cancelled, and `late()` replaces their values. If an event fails, this event fails with the
     same exception.
     """
 
@@ -57,7 +57,7 @@ class AllOf(Completion):
             self.succeed([self._given_up.get(event, event._value) for event in self.events])
 
     def _let_go(self) -> None:
-        """Cancel the deadline timer, which would otherwise keep this event and all values in memory until it fires."""
+        """Cancel the timer of the deadline, which would otherwise keep this event and all values in memory."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -90,5 +90,5 @@ def gather(
     deadline_s: float | None = None,
     late: Callable[[], Any] = lambda: None,
 ) -> AllOf:
-    """Start processes, and return the event that triggers when all of them have ended; see `AllOf`."""
+    """Start processes, and return an event that triggers when all of them have ended; see `AllOf` for its value."""
     return AllOf(clock, clock.processes(processes), deadline_s, late)

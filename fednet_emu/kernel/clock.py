@@ -1,10 +1,11 @@
 """The clock: a SimPy environment with integer nanoseconds and a fixed order of simultaneous events.
 
-Events of the same instant run in the order (priority, creation). The priorities, in order, are:
+Events at the same time run in the order of their priorities, and events of equal priority in the order of their
+creation. The priorities, in order, are:
 
-- URGENT and NORMAL, the priorities of SimPy: processes start, resume and end;
-- SETTLE: a medium updates the rates, after all starts and ends of transfers at this instant;
-- COLLECT: an inbox or a deadline checks all arrivals at this instant.
+- URGENT and NORMAL, the priorities of SimPy, at which processes start, resume and end;
+- SETTLE, at which a medium updates its rates, after all starts and ends of transfers at this time;
+- COLLECT, at which inboxes and deadlines check all arrivals at this time.
 """
 
 from __future__ import annotations
@@ -33,11 +34,14 @@ COLLECT = EventPriority(3)
 
 NS_PER_S = 1_000_000_000
 FOREVER_NS = 1 << 62
-"""A time in nanoseconds (146 years) that is later than any event of a run; it stands for "never"."""
+"""A time in nanoseconds (146 years) that is later than any event of a run and means "never"."""
 
 
 def to_ns(duration_s: float, what: str = "a duration") -> int:
-    """Convert s to ns, rounded up; a product that rounding errors put just above an integer counts as this integer."""
+    """Convert s to ns, rounded up; a number of ns just above an integer because of rounding errors is rounded down.
+
+    A `ScenarioError`, whose message begins with `what`, is raised if the duration is 2^62 ns or longer.
+    """
     exact = duration_s * 1e9
     if not exact < FOREVER_NS:
         raise ScenarioError(f"{what}: too long for the clock, got {duration_s:g} s; 4.6e9 s is the most")
@@ -65,10 +69,11 @@ class Clock(simpy.Environment):
         self._forgotten = 0  # upper bound on the number of forgotten events in the queue
         self._quiet = 0  # upper bound on the number of events that wake no process: forgotten or in the background
         self.asked: Decision | None = None
-        """The open question, which the caller of `advance` answers by calling `answer`; None if no question is open."""
+        """Event for the decision that a process has requested and that the caller of `advance` passes to `answer`; None
+        if there is no such request."""
         self.stopping = False
-        """Set to True, e.g. in a signal handler, to end `run_process` after the current event with a
-        KeyboardInterrupt."""
+        """If set to True, for example in a signal handler, `run_process` raises a `KeyboardInterrupt` after the current
+        event."""
 
     @property
     def now_s(self) -> float:
@@ -78,18 +83,18 @@ class Clock(simpy.Environment):
         return self.processes([generator])[0]
 
     def processes(self, generators: Iterable[Process]) -> list[RunningProcess]:
-        """Start several processes in the given order, by a single event in the queue."""
+        """Start several processes in the given order, by a single event in the event queue, and return them."""
         start: Event = _Bare()
         start.callbacks, start._ok = [], True
         heappush(self._queue, (self._now, URGENT, next(self._eid), start))
         return [RunningProcess(self, generator, start) for generator in generators]
 
     def begin(self, generators: Iterable[Process]) -> list[RunningProcess]:
-        """Start several processes in the given order, each of which runs immediately up to its first `yield`."""
+        """Start several processes in the given order, immediately up to the first `yield` of each; return them."""
         return [RunningProcess(self, generator, next(generator)) for generator in generators]
 
     def sleep(self, duration_s: float) -> Sleep:
-        """Return an event that triggers after `duration_s` seconds (0 or more)."""
+        """Return an event that triggers after `duration_s` seconds (0 or more) of simulated time."""
         return self.sleep_until(self._now + to_ns(duration_s))
 
     def sleep_until(self, time_ns: int) -> Sleep:
@@ -100,12 +105,12 @@ class Clock(simpy.Environment):
 
     @property
     def is_quiet(self) -> bool:
-        """True if the queue holds no event that may wake a process."""
+        """True if the event queue has no event that may resume a process."""
         return not self.waking
 
     @property
     def waking(self) -> int:
-        """Number of events in the queue that may wake a process."""
+        """Number of events in the event queue that may resume a process."""
         if len(self._queue) > self._quiet:
             self._sweep()
         return len(self._queue) - self._quiet
@@ -119,12 +124,13 @@ class Clock(simpy.Environment):
         background: bool = False,
         again: Timer | None = None,
     ) -> Timer:
-        """Call `callback` at `time_ns`, after all events of that instant with a smaller priority number.
+        """Call `callback` at the time `time_ns`, after all events at this time with a smaller priority number.
 
-        The returned timer can be cancelled. If `again` is given, that timer is reused; it must just have run.
+        The returned timer can be cancelled. If `again` is given, this timer, which must just have run, is used again. A
+        `ValueError` is raised if `time_ns` is in the past.
 
-        A timer with `background` set must not wake a process, directly or indirectly. The run is a deadlock if only
-        background timers are left.
+        If `background` is True, the callback must not resume a process, directly or indirectly. The run is a deadlock
+        if the event queue has only background timers.
         """
         if time_ns < self._now:
             raise ValueError(
@@ -143,7 +149,7 @@ class Clock(simpy.Environment):
         return timer
 
     def forget(self, event: Event) -> None:
-        """Mark a scheduled event, whose callbacks must not run any more, for removal from the queue.
+        """Mark a scheduled event, whose callbacks must not run any more, for removal from the event queue.
 
         Marked events are removed together when they are about half of the queue, so that a removal takes constant time
         on average.
@@ -155,7 +161,7 @@ class Clock(simpy.Environment):
             self._sweep()
 
     def _sweep(self) -> None:
-        """Remove forgotten events from the queue, and count the background timers that remain."""
+        """Remove events marked by `forget` from the event queue, and count the remaining background timers."""
         queue = self._queue
         queue[:] = [entry for entry in queue if not hasattr(entry[3], "forgotten")]
         heapify(queue)
@@ -165,8 +171,9 @@ class Clock(simpy.Environment):
     def trigger_now(self, events: list[Event]) -> None:
         """Run the callbacks of `events` immediately, without the event queue.
 
-        Call this method as the last step of a callback. The events must have values and must not have failed. They run
-        as if they were at the head of the queue: after each of them, the urgent events of this instant run.
+        Call this method as the last step of a callback. The events must have values and must not have failed. The
+        callbacks run as if the events were at the head of the queue: after each event, the urgent events at the current
+        time run.
         """
         now_ns, queue = self._now, self._queue
         for event in events:
@@ -187,12 +194,12 @@ class Clock(simpy.Environment):
             self.step()
 
     def run_process(self, process: Process, until_s: float | None = None) -> Any:
-        """Run until `process` has ended, and return its result; return None if `until_s` is reached first.
+        """Run until `process` has ended, and return its result; return None if the time `until_s` is reached first.
 
         Raises:
-            Deadlock: no event can wake a process any more, but `process` has not ended; raised even if `until_s` is
-                later.
-            AlgorithmError: a process asks a question, which `run_process` cannot answer.
+            Deadlock: `process` has not ended, but no event can resume a process any more, even if `until_s` is not
+                reached.
+            AlgorithmError: a process requests a decision by `ask`, which needs a caller of `advance`.
         """
         main = self.main(process, until_s)
         if self.advance(main):
@@ -208,19 +215,20 @@ class Clock(simpy.Environment):
         return main
 
     def ask(self, question: Any) -> Decision:
-        """Stop `advance` at the current time; return an event whose value is the answer of the caller of `advance`.
+        """Request a decision: `advance` returns, and the value of the returned event is its caller's decision.
 
-        With the answer, the asking process continues before any other event, as if there had been no stop. The asking
-        process must therefore be the last process that the current event wakes; otherwise `advance` raises an error.
+        After `answer`, the requesting process continues before any other event, as if `advance` had not returned. The
+        requesting process must therefore be the last process that the current event resumes; otherwise `advance` raises
+        an `AlgorithmError`. `question` describes the decision.
         """
         self.asked = Decision(self, question)
         return self.asked
 
     def answer(self, value: Any) -> None:
-        """Answer the open question: the process that asked it continues up to its next `yield`.
+        """Pass the requested decision `value` to the requesting process, which continues up to its next `yield`.
 
         Raises:
-            AlgorithmError: the resumed process makes another process ask a question; see `ask`.
+            AlgorithmError: the resumed process causes another process to request a decision; see `ask`.
         """
         decision, self.asked = self.asked, None
         assert decision is not None, "a question is open"
@@ -232,11 +240,11 @@ class Clock(simpy.Environment):
             self.asked.check(decision, callbacks)
 
     def advance(self, main: RunningProcess) -> bool:
-        """Run until a question is open (return True), or until `main` has ended or its time limit is reached (False).
+        """Run until a process requests a decision (return True), or `main` ends or its time limit is reached (False).
 
         Raises:
-            Deadlock: as for `run_process`.
-            AlgorithmError: other processes would continue before the asking process, see `ask`.
+            Deadlock: `main` has not ended, but no event can resume a process any more.
+            AlgorithmError: another process would continue before the requesting process; see `ask`.
         """
         queue = self._queue
         if self.asked is not None:
@@ -269,30 +277,30 @@ class Clock(simpy.Environment):
 
 
 Clock.now = Clock._now
-"""Reads the attribute directly, because SimPy's property is much slower."""
+"""Replacement of SimPy's property by direct access to the attribute, which is much faster."""
 
 
 class _Bare(Event):
-    """Event without a value; it skips the constructor of `Event`, which halves the time needed to create an event."""
+    """Event with the value None; it skips the constructor of `Event`, which halves the time to create an event."""
 
     __init__ = object.__init__
     _value: Any = None
 
 
 class Timer(_Bare):
-    """An event that runs its callback once, unless the event is cancelled before."""
+    """Event that calls a function once at a given time, unless the event is cancelled before."""
 
     background = False
-    """Whether the timer wakes no process."""
+    """Whether the callback of the timer resumes no process."""
 
     def to_foreground(self, _event: Event | None = None) -> None:
-        """Declare that the timer may wake a process."""
+        """Declare that the callback of the timer may resume a process, so that the timer prevents a deadlock."""
         if self.background:
             self.background = False
             cast("Clock", self.env)._quiet -= 1
 
     def cancel(self) -> None:
-        """Drop the callback and its references; no effect after the callback has run."""
+        """Cancel the timer, and release its callback; no effect after the callback has run."""
         if self.callbacks:
             self.callbacks.clear()
             if self.background:
@@ -301,7 +309,7 @@ class Timer(_Bare):
 
 
 class Decision(Completion):
-    """Event for an open question; its value is the answer given by the caller of `Clock.advance`."""
+    """Event for a requested decision; its value is the decision of the caller of `Clock.advance`."""
 
     def __init__(self, clock: Clock, question: Any) -> None:
         super().__init__(clock)
@@ -310,9 +318,9 @@ class Decision(Completion):
         self._woken_by = None if self._asker is None else self._asker.target
 
     def check(self, event: Event, callbacks: list[Callable[[Event], None]]) -> None:
-        """Raise an `AlgorithmError` unless the asking process is the last one in the callbacks of `event`.
+        """Raise an `AlgorithmError` unless the requesting process is the last process that `event` resumes.
 
-        If another process came later in the callbacks of `event`, it would run before the answer instead of after it.
+        If another process were later in the callbacks of `event`, it would run before the decision instead of after it.
         """
         asker, waiting = self._asker, self.callbacks or []
         last, waits = (getattr(its[-1], "__self__", None) if its else None for its in (callbacks, waiting))
@@ -329,9 +337,9 @@ class Decision(Completion):
 
 
 class Sleep(Completion):
-    """Event that triggers after a duration."""
+    """Event that triggers after a duration of simulated time."""
 
     def cancel(self, outcome: Any) -> None:
-        """Remove the event from the queue, unless another process also waits for the event."""
+        """Remove the event from the event queue, unless another process also waits for the event."""
         if self.callbacks is not None and len(self.callbacks) == 1:
             cast("Clock", self.env).forget(self)

@@ -1,4 +1,4 @@
-"""The events that an algorithm waits for: each triggers once with a value, and can be cancelled and described.
+"""The events that an algorithm waits for. Each event triggers once with a value, and can be cancelled and described.
 
 The events use private attributes of SimPy's events (`_ok`, `_value`, `_generator`, `_events`), because calls of SimPy's
 methods would take most of the time of an event. Only this folder and the constructors of transfers and computations use
@@ -18,7 +18,7 @@ from fednet_emu.errors import AlgorithmError
 
 
 class Completion(Event):
-    """Base class of the events that an algorithm waits for."""
+    """Base class of the events that an algorithm waits for, which can be cancelled and described."""
 
     def __init__(self, clock: simpy.Environment) -> None:
         self.env = clock  # the constructor of SimPy's event, without the call
@@ -30,7 +30,10 @@ class Completion(Event):
         self._value = value
 
     def cancel(self, outcome: Any) -> None:
-        """Stop the activity whose end the event signals, as no process waits for it; `outcome` is a lost `Delivery`."""
+        """Stop the activity at whose end the event would trigger; `outcome` is the lost `Delivery` of its process.
+
+        It is called if no process waits for the event any more. By default, nothing is done.
+        """
 
     def describe(self) -> str:
         return type(self).__name__.lower()
@@ -43,9 +46,9 @@ class Completion(Event):
 
 
 class RunningProcess(simpy.events.Process):
-    """Event that triggers at the end of a generator; its value is the generator's result or the interruption's cause.
+    """Event that triggers at the end of a process; its value is the generator's result or, if cancelled, the outcome.
 
-    The process can be cancelled while it waits, and resumes faster than SimPy's process. Exceptions propagate
+    The process can be cancelled while it waits, and is resumed faster than a process of SimPy. Exceptions propagate
     unchanged, whereas SimPy copies an exception by `type(e)(*e.args)`, which fails for exception classes with other
     constructor arguments. `start` is the event that starts the generator, or the first event that a started generator
     waits for.
@@ -95,20 +98,23 @@ class RunningProcess(simpy.events.Process):
 
 
 def _explained(name: str, waits_for: object, error: AttributeError) -> Exception:
-    """Return a clearer error if the generator has yielded something that is not an event; else return `error`."""
+    """Return an `AlgorithmError` if the generator has yielded an object that is not an event; else return `error`."""
     if isinstance(waits_for, Event):
         return error
     return AlgorithmError(name, f"yields no event, got {waits_for!r}", "yield the results of a federation's operations")
 
 
 def not_awaited(event: object, what: str) -> AlgorithmError:
-    """Return the error to raise if the result of an event is used before the event has triggered."""
+    """Return the error for use of the result `what` of an event before the event has triggered."""
     problem = f"is an event that has to be waited for, got {what} asked for before that"
     return AlgorithmError(type(event).__name__, problem, "write `yield` before the verb that makes it")
 
 
 def cancel(event: Event | None, outcome: Any) -> None:
-    """Cancel a pending event, and the events that it waits for; a process ends immediately with the value `outcome`."""
+    """Cancel a pending event and the events that it waits for; a process ends at once with the value `outcome`.
+
+    A `RuntimeError` is raised if the running process cancels itself.
+    """
     if isinstance(event, Completion):
         event.cancel(outcome)
     elif isinstance(event, simpy.events.Process):
@@ -123,7 +129,7 @@ def cancel(event: Event | None, outcome: Any) -> None:
 
 
 def describe(event: Event | None) -> str:
-    """Describe an event and the chain of events that it waits for, for use in deadlock errors."""
+    """Return a description of an event and of the chain of events that it waits for, for deadlock errors."""
     if isinstance(event, Completion):
         return event.describe()
     if isinstance(event, simpy.events.Process):
@@ -134,7 +140,7 @@ def describe(event: Event | None) -> str:
 
 
 def several(events: Any, what: str) -> str:
-    """Describe those of several events that are still pending."""
+    """Return a description of the pending events in `events`, of which at most five are listed; `what` is a noun."""
     missing = [event for event in events if not event.triggered]
     shown = "; ".join(describe(event) for event in missing[:5])
     return f"{len(missing)} of {len(events)} {what}: {shown}{'; ...' if len(missing) > 5 else ''}"

@@ -1,4 +1,4 @@
-"""An inbox: many processes put items into it, and one process collects the items when there are enough."""
+"""An inbox, into which many processes put items, and from which one process collects the items if there are enough."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fednet_emu.kernel.events import Completion, describe
 
 
 class Collect(Completion):
-    """Event that one call of `Inbox.collect` returns; its value is the list of the collected items."""
+    """Event returned by `Inbox.collect`; its value is the list of the collected items."""
 
     def __init__(self, inbox: Inbox, at_least: int, including: Set[int], sources: Sequence[Event]) -> None:
         super().__init__(inbox.clock)
@@ -34,7 +34,7 @@ class Collect(Completion):
 
 
 class Inbox:
-    """Inbox whose items are sorted by time and sender; the order of events within an instant does not matter."""
+    """Inbox whose items are sorted by arrival time and sender; the order of simultaneous events is irrelevant."""
 
     def __init__(self, clock: Clock, label: Callable[[int], str] = str) -> None:
         self.clock = clock
@@ -54,11 +54,12 @@ class Inbox:
         deadline_s: float | None = None,
         sources: Sequence[Event] = (),
     ) -> Collect:
-        """Return an event that triggers when `at_least` items are there, with one from each sender in `including`.
+        """Return an event that triggers when the inbox has `at_least` items, and one of each sender in `including`.
 
-        The value of the event is the list of all items that have arrived by the end of the instant. With `deadline_s`,
-        the event triggers after this time in s at the latest, with the items that have arrived so far. `sources` are
-        the processes that put items in; deadlock errors describe them.
+        The value of the event is the list of all items in the inbox at the end of this instant, which are removed from
+        the inbox. If `deadline_s` is given, the event triggers after this time in s at the latest, with the items that
+        have arrived. `sources` are the processes that put items into the inbox; deadlock errors describe them. A
+        `RuntimeError` is raised if another call is pending.
         """
         if self._collector is not None:
             raise RuntimeError("an inbox serves one collector at a time")

@@ -18,7 +18,7 @@ import numpy as np
 from fednet_emu.arrays import Array, IntArray, Keys, Words
 
 Name = str | int | tuple["Name", ...]
-"""The name of a stream: a string, an integer (Python's or NumPy's), or a tuple of names."""
+"""Name of a random stream: a string, an integer (of Python or NumPy), or a tuple of names."""
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -26,19 +26,19 @@ _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
 _STEP = 2.0**-52
 _FEW = 4
-"""Number of generators below which creating them one by one is faster."""
+"""Number of generators below which it is faster to create them one by one."""
 
 
 _SCENE = frozenset({"data", "limit", "hold out", "partition", "attack", "feature noise", "init"}) | {
     *("placement", "profile", "speed", "waves", "asymmetry"),
     *("shadowing", "los", "environment", "indoor", "building", "depth", "penetration"),
 }
-"""First words of the names of the streams that define the scene: data, initial model, positions, hardware,
+"""First elements of the names of the random streams that define the scene: data, initial model, positions, hardware,
 shadowing."""
 
 
 class Streams:
-    """All random numbers of one run; `streams("batch", 3, 12)` is the generator of device 3 for round 12.
+    """Random streams of one run by name; `streams("batch", 3, 12)` is the generator of device 3's batches in round 12.
 
     `scene_seed` seeds the streams of the scene (data, initial model, positions, hardware, shadowing); by default, the
     scene uses `seed`.
@@ -52,24 +52,27 @@ class Streams:
         return self.scene_seed if scene else self.seed
 
     def __call__(self, *name: Name) -> np.random.Generator:
-        """Return a new generator at the start of the stream with this name."""
+        """Return a new random generator at the start of the stream `name`."""
         words = np.frombuffer(_digest(name), "<u4").tolist()
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self._seed_of(name), spawn_key=words)))
 
     def many(self, names: Sequence[tuple[Name, ...]]) -> list[np.random.Generator]:
-        """Return `self(*name)` for each of `names`, ten times faster for dozens of names; not for scene streams."""
+        """Return a generator for each name, as a call with this name does, but ten times faster for dozens of names.
+
+        Names of scene streams are not allowed, because only `seed` is used.
+        """
         if len(names) < _FEW:
             return [self(*name) for name in names]
         digests = b"".join(map(_digest, names))
         return generators(self.seed, np.frombuffer(digests, "<u4").reshape(len(names), -1).astype(np.uint32))
 
     def key(self, *name: Name) -> int:
-        """Return the 64-bit key of this name, for use as an argument of `uniform` and `uniforms`."""
+        """Return the 64-bit key of a stream `name`, which is an argument of `uniform` and `uniforms`."""
         return int.from_bytes(blake2b(_spelt((self._seed_of(name), *name)), digest_size=8).digest(), "little")
 
 
 def _digest(name: tuple[Name, ...]) -> bytes:
-    """Return the 16-byte hash of a name; this hash and the seed of the run seed the generator."""
+    """Return the 16-byte hash of a name, which seeds the generator of this name together with the seed of the run."""
     return blake2b(_spelt(name), digest_size=16).digest()
 
 
@@ -78,7 +81,7 @@ def _spelt(name: Name) -> bytes:
 
 
 def _plain(name: Name) -> Name:
-    """Convert NumPy numbers in a name to Python numbers, because their `repr` enters the hash."""
+    """Return the name with NumPy numbers converted to Python numbers, because the hash depends on their `repr`."""
     if isinstance(name, tuple):
         return tuple(map(_plain, name))
     return str(name) if isinstance(name, str) else index(name)
@@ -101,7 +104,7 @@ def uniform(key: int, counter: int) -> float:
 
 
 def mixes(key: int | Keys, counter: IntArray) -> Keys:
-    """Vectorised `mix`; keys are broadcast against counters."""
+    """Return 64-bit keys as `mix` does, for arrays of keys and counters, which are broadcast."""
     with np.errstate(over="ignore"):
         x = np.asarray(key, np.uint64) + np.uint64(_GOLDEN) * (counter.astype(np.uint64) + np.uint64(1))
         x = (x ^ (x >> np.uint64(30))) * np.uint64(_MIX_1)
@@ -111,7 +114,7 @@ def mixes(key: int | Keys, counter: IntArray) -> Keys:
 
 
 def uniforms(key: int | Keys, counter: IntArray) -> Array:
-    """Vectorised `uniform`, with bit-identical results."""
+    """Return the random numbers of `uniform`, bit-identical, for broadcast arrays of keys and counters."""
     return ((mixes(key, counter) >> np.uint64(12)).astype(np.float64) + 0.5) * _STEP
 
 
@@ -137,7 +140,7 @@ def generators(seed: int, keys: Words) -> list[np.random.Generator]:
 
 @final
 class _Known(np.random.bit_generator.ISeedSequence):
-    """A seed sequence with a precomputed state."""
+    """Seed sequence of NumPy with a precomputed state."""
 
     def __init__(self, state: Keys) -> None:
         self._state = state
@@ -166,6 +169,6 @@ def _hashed(words: Words, before: Words, after: Words) -> Words:
 
 @cache
 def _constants(init: int, mult: int, skipped: int, count: int) -> Words:
-    """Constants [2, count] of the hash steps after the first `skipped`: XOR operands in row 0, factors in row 1."""
+    """Return constants [2, count] of the hash steps after the first `skipped`: XOR operands, then factors."""
     powers = [init * pow(mult, power, 2**32) % 2**32 for power in range(skipped, skipped + count + 1)]
     return np.array([powers[:-1], powers[1:]], np.uint32)

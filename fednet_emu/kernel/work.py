@@ -16,10 +16,10 @@ BIT = NS_PER_S << 64
 
 
 def work_per_ns(rate_bps: float) -> int:
-    """Units of work per nanosecond at a rate of `rate_bps` bit/s."""
+    """Return the units of work per nanosecond, as an integer, at a rate of `rate_bps` in bit/s."""
     return int(rate_bps * SCALE)
 
 
 def done_ns(work: int, per_ns: int) -> int:
-    """Time in nanoseconds for `work` units at `per_ns` units per nanosecond, rounded up."""
+    """Return the time in nanoseconds, rounded up, for `work` units at `per_ns` units per nanosecond."""
     return -(-work // per_ns)

@@ -29,16 +29,17 @@ class AgedRate(ErgodicRate):
     and delay_s + report_s. The gains at the measurement and at the block have the correlation J0(2 pi f_D tau) of
     Clarke's model, with the Doppler frequency f_D = 0.423 / coherence time (`coherence_time_s`). The sender uses the
     fastest scheme for the reported SINR minus an offset. The outer loop maintains the offset at which a share
-    `target_bler` of first transmissions fails. The rate is E[TBS_m (1 - BLER_m(SINR))] per slot. If repetition is
-    faster, the lowest scheme is used with a fixed integer number of repetitions (`repetitions`), regardless of the
-    reports. The mean is taken over 8192 fixed pairs of gains, on a grid of 0.5 dB; it is within 1 % of the integral.
-    Ignored here: adaptation of the loop within a fade (the offset moves by less than 0.1 dB per block, too slowly to
-    follow a fade), measurement errors and quantisation of reports, combining of the copies of a block (retransmissions
-    fail in the same fade), and changes of the phase of the line of sight over time.
+    `target_bler` of first transmissions fails. The rate is E[TBS_m (1 - BLER_m(SINR))] per slot, where m is the chosen
+    scheme, TBS_m its transport block size and BLER_m its block error rate. If repetition is faster, the lowest scheme
+    is used with a fixed integer number of repetitions (`repetitions`), regardless of the reports. The mean is taken
+    over 8192 fixed pairs of gains, on a grid of 0.5 dB; it is within 1 % of the integral.
+    Ignored here: adaptation of the outer loop within a fade (the offset moves by less than 0.1 dB per block, too slowly
+    to follow a fade), measurement errors and quantisation of reports, combining of the copies of a block
+    (retransmissions fail in the same fade), and changes of the phase of the line of sight over time.
     """
 
     law: NrBlocks
-    """The rate model of one block, including the settings of its channel reports."""
+    """The rate model of one transport block, which also has the settings of the channel reports."""
 
     @property
     def peaks(self) -> Array:
@@ -71,11 +72,12 @@ def _tabulated(law: NrBlocks, fading: Fading) -> Means:
 
 
 def aged_efficiency(law: NrBlocks, mean_db: float, before: Array, now: Array) -> tuple[float, float]:
-    """Return the mean efficiency in bit/s/Hz of an outer loop, and the SINR offset in dB that the loop maintains.
+    """Return the mean efficiency in bit/s/Hz of link adaptation with an outer loop, and the loop's SINR offset in dB.
 
-    `before` [pairs] has the gains at the measurement, with mean 1, in increasing order; `now` [pairs] has the gains of
-    the blocks that use the reports. If even the lowest scheme fails too often, or even the highest scheme fails too
-    rarely, the loop always uses this scheme, and the offset is at its bound.
+    `mean_db` is the mean SINR in dB. `before` [pairs] has the power gains at the measurements, with mean 1, in
+    increasing order; `now` [pairs] has the gains of the blocks that use the reports. If even the lowest scheme fails
+    too often, or even the highest scheme fails too rarely, the loop always uses that scheme, and the offset is at a
+    bound.
     """
     snr_db = mean_db + 10.0 * log10(now)
     failing = law.block_errors(snr_db)
@@ -85,7 +87,7 @@ def aged_efficiency(law: NrBlocks, mean_db: float, before: Array, now: Array) ->
     reported_db = mean_db + 10.0 * log10(before)
 
     def cuts(offset_db: float) -> tuple[Array, Array]:
-        """Return the share of pairs in which each scheme is chosen, and the share in which it is chosen but fails."""
+        """Return, for each scheme, the share of pairs that choose it and the share of pairs that choose it and fail."""
         firsts = np.searchsorted(reported_db, law.thresholds_db[1:] + offset_db, side="left")
         edges = np.concatenate([[0], firsts, [pairs]])
         lost = failed[lower, edges[1:]] - failed[lower, edges[:-1]]
@@ -97,12 +99,13 @@ def aged_efficiency(law: NrBlocks, mean_db: float, before: Array, now: Array) ->
 
 
 def aged_gains(fading: Fading, delay_s: float, report_s: float) -> tuple[Array, Array]:
-    """Return pairs of gains of one link, with mean 1: earlier gains [pairs] in increasing order, later gains [pairs].
+    """Return pairs of power gains of one fading link, at a measurement and at a later block; each gain has mean 1.
 
-    The age of the earlier gain is uniform from `delay_s` to `delay_s` + `report_s`. With m antennas, or the shape m of
-    Nakagami fading, the amplitudes consist of a line of sight A and of Gaussian parts. The part x is in phase with the
-    line of sight, and all other parts have the total power R. Let rho be the correlation, y a new draw of x, and R' a
-    new draw of R. Given the earlier parts, the later gain is
+    The earlier gains [pairs] are in increasing order, and the later gains [pairs] are in the order of their pairs. The
+    age of the earlier gain is uniform from `delay_s` to `delay_s` + `report_s`. With m antennas, or the shape m of
+    Nakagami fading, the amplitudes consist of a line of sight A and of Gaussian components. The component x is in phase
+    with the line of sight, and all other components have the total power R. Let rho be the correlation, y a new draw of
+    x, and R' a new draw of R. Given the earlier components, the later gain is
     (|A + rho x + i rho R^1/2| + (1 - rho^2)^1/2 y)^2 + (1 - rho^2) R'.
     """
     if not ages(fading):
@@ -124,5 +127,5 @@ def aged_gains(fading: Fading, delay_s: float, report_s: float) -> tuple[Array, 
 
 
 def ages(fading: Fading) -> bool:
-    """Return True if the correlation of this fading over time is known."""
+    """Return True if the correlation over time of `fading` is known, as for Rayleigh, Rician and Nakagami fading."""
     return isinstance(fading, Rayleigh | Rician | Nakagami)

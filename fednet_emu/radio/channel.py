@@ -1,4 +1,4 @@
-"""The channel component: one model for each part of the radio link, and the radios of devices and base stations."""
+"""The channel component, which combines the models of a radio link with the radios of devices and base stations."""
 
 from __future__ import annotations
 
@@ -63,12 +63,13 @@ class Terminal(Component):
     height_m: float = Field(ge=0)
     """Height of the antenna above ground in m."""
     profile: TransmitterProfile | None = None
-    """A real radio, given by the name of a file in profiles/; settings here override the powers of the profile."""
+    """Profile of a real radio, given by the name of a file in profiles/. A power that is set here overrides the value
+    of the profile."""
     amplifier_efficiency: float | None = Field(default=None, gt=0, le=1)
     """Efficiency of the amplifier (radiated / consumed power); 0.35 in hardware. Null takes the value of `profile` or,
-    for devices without it, of `devices.profile`; if no profile states a power for sending, null means 1, as in most
-    papers. If a profile states only the total power while sending, the efficiency determines which part of this power
-    the amplifier draws at 23 dBm."""
+    for devices without `profile`, of `devices.profile`; if no profile gives a power for sending, null means 1, as in
+    most papers. If a profile gives only the total power while sending, the efficiency determines the share of this
+    power that the amplifier draws at 23 dBm."""
     circuit_w: float | None = Field(default=None, ge=0)
     """Power in W of the transmitter without its amplifier while it sends, in addition to `idle_w`. Null takes the value
     of `profile`, else the remainder of the sending power in `devices.profile`, else 0, as in most papers."""
@@ -78,23 +79,23 @@ class Terminal(Component):
         return dbm_to_watt(self.tx_power_dbm)
 
     def stated(self, name: str) -> float | None:
-        """Return the number `name` of this radio from the setting, or else from the profile; None if neither has it."""
+        """Return the value of the field `name` from the settings, else from the profile, else None."""
         own: float | None = getattr(self, name)
         return own if own is not None or self.profile is None else self.profile.numbers.get(name)
 
     @property
     def whole_w(self) -> float | None:
-        """Total power in W while sending at `max_dbm`, from the profile; None if the profile does not state it."""
+        """Total power in W while sending at `max_dbm`, from the profile; None if the profile gives no such power."""
         return None if self.profile is None else self.profile.numbers.get("transmit_w")
 
     def transmitter(
         self, whole_w: float | None = None, at_dbm: float | None = None, efficiency: float | None = None
     ) -> Transmitter:
-        """Return the power model of the transmitter; the arguments give numbers that the radio does not state.
+        """Return the power model of the transmitter; the arguments are defaults for values that the radio lacks.
 
-        The device draws `whole_w` on top of its idle power while it sends at the radiated power `at_dbm` (None for
-        `HANDSET_DBM`). `efficiency` is the efficiency of the device's amplifier. An argument is None if its value is
-        unknown.
+        `whole_w` is the power in W that the device draws in addition to its idle power while it sends at the radiated
+        power `at_dbm` in dBm (None for `HANDSET_DBM`). `efficiency` is the efficiency of the device's amplifier. An
+        argument is None if its value is unknown.
         """
         if self.profile is not None and self.whole_w is not None:
             whole_w, at_dbm, efficiency = self.whole_w, self.profile.max_dbm, None
@@ -112,8 +113,8 @@ class DeviceRadio(Terminal):
     noise_figure_db: float = Field(default=9.0, ge=0)
     height_m: float = Field(default=1.5, ge=0)
     profile: RadioProfile | None = None
-    """A real radio, given by the name of a file in profiles/. The powers of the profile replace those of
-    `devices.profile` for sending and receiving; settings here override the profile."""
+    """Profile of a real radio, given by the name of a file in profiles/. Its powers for sending and receiving replace
+    the powers of `devices.profile`; a power that is set here overrides the value of the profile."""
     receive_w: float | None = Field(default=None, ge=0)
     """Power in W of the receiver while it receives, in addition to `idle_w`; 0.1 to 1 in hardware. Null takes the value
     of `profile`, else of `devices.profile`, else 0, as in most papers."""
@@ -132,8 +133,8 @@ class StationRadio(Terminal):
     """The radio of a base station, by default a small cell. The station draws `idle_w` plus the transmitter's power."""
 
     profile: StationProfile | None = None
-    """A real base station, given by the name of a file in profiles/; the profile states its powers, and settings here
-    override the profile."""
+    """Profile of a real base station with its powers, given by the name of a file in profiles/. A power that is set
+    here overrides the value of the profile."""
     idle_w: float | None = Field(default=None, ge=0)
     """Power in W that each base station draws all the time, idle or busy. Null takes the value of `profile`, else 0, as
     in most papers."""
@@ -162,24 +163,24 @@ class Channel(Component):
     bandwidth_hz: float = Field(default=20e6, gt=0)
     """Nominal width in Hz of the whole band, which the access scheme divides among transmissions."""
     subcarrier_spacing_khz: Literal[15, 30, 60, 120] | None = None
-    """Subcarrier spacing of 5G NR in kHz. With a spacing, data use only the resource blocks of 5G NR, which leave part
-    of the band unused; with null, data use the whole band."""
+    """Subcarrier spacing of 5G NR in kHz. If a spacing is set, data use only the resource blocks of 5G NR, which leave
+    part of the band unused; if null, data use the whole band."""
     path_loss: AnyPathLoss
-    """Mean loss as a function of distance."""
+    """Model of the mean loss as a function of distance."""
     shadowing: AnyShadowing = NoShadowing()
-    """Slowly varying random loss due to obstacles, one value per pair of positions."""
+    """Model of the slowly varying random loss due to obstacles, with one value per pair of positions."""
     fading: AnyFading = NoFading()
-    """Fast fluctuation of the power gain, one value per coherence block."""
+    """Model of the fast fluctuation of the power gain, with one value per coherence block."""
     rate: AnyRateLaw = Shannon()
-    """Rate in bit/s as a function of the SINR."""
+    """Model of the rate in bit/s as a function of the SINR."""
     narrowing: Literal["on", "off"] = "on"
     """With `on`, a sender that is too weak for its whole band puts all its power on part of the band, as schedulers
     allow. With `off`, every sender uses its whole band. Narrowing applies to devices and base stations, alone or
     sharing the band, with rate models that have a minimum efficiency. The interference of a narrowed sender to other
     transmissions counts as spread evenly over the band, as with random hopping."""
     narrowest_hz: float | None = Field(default=None, gt=0)
-    """Minimum width in Hz of the part of the band that a sender uses. Null means a resource block of 12 subcarriers,
-    which is 180 kHz or 12 times `subcarrier_spacing_khz`."""
+    """Minimum bandwidth in Hz that a narrowed sender uses. Null means a resource block of 12 subcarriers, which is 180
+    kHz or 12 times `subcarrier_spacing_khz`."""
     fading_model: Literal["per-block", "ergodic"] = "per-block"
     """With `per-block`, every fading block of a transmission is simulated. With `ergodic`, the rate averaged over
     fading is used."""
@@ -261,10 +262,10 @@ class Channel(Component):
 
     @property
     def parts(self) -> float:
-        """Number of parts of the band that fade independently; 1 if the whole band has one gain.
+        """Number of parts (sub-bands) of the band that fade independently; 1 if the whole band has one gain.
 
         In a selective band, the gain of a block is the mean gain of its parts, and the rate of a block is the mean rate
-        of parts with this mean gain. The mean rate over blocks is exact. The variance of the rate is at most 1 /
+        of parts whose gains have this mean. The mean rate over blocks is exact. The variance of the rate is at most 1 /
         `parts` of the variance in a flat band. It is 80 to 98 % of this bound up to an SNR of 10 dB, and half of the
         bound at 20 dB, where rates hardly vary.
         Ignored here: a narrowed device covers fewer parts, so its rate varies more. Devices that share a band use parts
@@ -279,10 +280,12 @@ class Channel(Component):
         return independent_parts(self.usable_hz, spread_s)
 
     def on_site(self, stations_m: Array, data_dir: Path | None) -> Channel:
-        """Return the channel for stations at `stations_m` [stations, 2 or 3], after reading files of path loss.
+        """Return the channel for base stations at the coordinates `stations_m` [stations, 2 or 3] in m.
+
+        A path-loss model that needs a data file reads the file in this call.
 
         Raises:
-            DataError: a file cannot be used, or belongs to other stations.
+            DataError: the file cannot be used, or it describes other base stations.
         """
         heights_m = self.device.height_m, self.base_station.height_m
         path_loss = self.path_loss.on_site(self.carrier_hz, heights_m, stations_m, data_dir)
@@ -290,7 +293,7 @@ class Channel(Component):
 
     @property
     def usable_hz(self) -> float:
-        """Width in Hz of the part of the band that carries data: the whole band, or its resource blocks."""
+        """Bandwidth in Hz for data: that of the resource blocks if `subcarrier_spacing_khz` is set, else all."""
         if self.subcarrier_spacing_khz is None:
             return self.bandwidth_hz
         return occupied_hz(self.bandwidth_hz, self.subcarrier_spacing_khz, self.carrier_hz)
@@ -318,7 +321,7 @@ class Channel(Component):
     def medium_rate(self, branches: int = 1) -> RateLaw:
         """Return the rate model for transmissions: `block_rate`, or its mean over a selective band or over fading.
 
-        `branches` is the number of antennas whose fading is combined in a mean.
+        `branches` is the number of receiving antennas whose gains are combined before the rate is averaged.
         """
         if self.fading_model == "per-block" or isinstance(self.fading, NoFading):
             law, parts = self.block_rate, self.parts
@@ -332,18 +335,18 @@ class Channel(Component):
 
     @property
     def medium_fading(self) -> Fading:
-        """Fading that `medium_rate` does not average out: all fading, that of the band's mean gain, or none."""
+        """Fading that is simulated per block: none if `fading_model` is ergodic, else that of the band's mean gain."""
         if self.fading_model == "ergodic":
             return NoFading()
         parts = self.parts
         return self.fading if parts == 1.0 or not isinstance(self.fading, BlockFading) else self.fading.over_band(parts)
 
     def large_scale(self, hop: Hop, draws: Array | LinkDraws) -> Propagation:
-        """Return the large-scale state of each link at fixed positions, with shadowing; the arguments are broadcast.
+        """Return the large-scale state of each link, including shadowing; `hop` and `draws` are broadcast.
 
-        `draws` are the random numbers of each link, or one standard normal per link for its shadowing; every link then
-        has its more likely state (line of sight or not). The caller must draw once per pair of positions, so that links
-        are reciprocal.
+        `draws` are the random numbers of each link. If `draws` is an array, it has one standard normal number per link
+        for the shadowing, and every link has its more likely state (line of sight or not). The caller must draw once
+        per pair of positions, so that links are reciprocal.
         """
         draws = draws if isinstance(draws, LinkDraws) else LinkDraws.typical(draws)
         state = self.path_loss.propagate(hop, self.carrier_hz, draws)
@@ -351,15 +354,16 @@ class Channel(Component):
         return Propagation.of(loss_db, state.los, state.sigma_db, self.shadowing.correlation_m(state.correlation_m))
 
     def noise_w(self, receiver: Terminal, bandwidth_hz: float) -> float:
-        """Noise power in W, without interference, at a receiver over the bandwidth of a transmission."""
+        """Return the noise power in W, without interference, at a receiver over `bandwidth_hz` in Hz."""
         return thermal_noise_w(bandwidth_hz, receiver.noise_figure_db, self.noise_density_dbm_hz)
 
 
 def median_delay_spread_s(path_loss: str, carrier_hz: float, *, los: bool) -> float:
     """Return the median over positions of the root-mean-square delay spread in s (TR 38.901 Table 7.5-6).
 
-    Below the minimum frequency of the table (6 GHz for `3gpp-uma`), the value at the minimum frequency is used. The
-    standard deviation over positions is a factor of 1.5 to 4.6.
+    Below the minimum frequency of the table (6 GHz for `3gpp-uma`), the value at the minimum frequency is used.
+    `path_loss` is the kind of the path-loss model; `los` is True for line of sight. The standard deviation over
+    positions is a factor of 1.5 to 4.6.
     """
     constant, slope, offset, min_ghz = _DELAY_SPREAD_LOG10_S[path_loss, los]
     return math.pow(10.0, constant + slope * math.log10(offset + max(carrier_hz / 1e9, min_ghz)))

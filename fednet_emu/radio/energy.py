@@ -16,7 +16,7 @@ class Transmitter(NamedTuple):
     """Power P / eta + P_c of a transmitter with radiated power P, amplifier efficiency eta and circuit power P_c.
 
     Most federated-learning papers count only the radiated power: an efficiency of 1 and no circuit power. If sources
-    state only the total power while sending, the efficiency is infinite, and the transmitter draws `circuit_w` at any
+    give only the total power while sending, the efficiency is infinite, and the transmitter draws `circuit_w` at any
     radiated power. Ignored here: start-up and tail energy of the radio, and lower efficiency at low power.
     """
 
@@ -25,10 +25,11 @@ class Transmitter(NamedTuple):
 
     @classmethod
     def of_whole(cls, whole_w: float, at_w: float, efficiency: float | None) -> Self:
-        """Make a transmitter that draws `whole_w` while it radiates `at_w`, both in W.
+        """Return a transmitter that draws `whole_w` in W while it radiates `at_w` in W.
 
-        If `efficiency` is None, the power does not depend on the radiated power, and is at least `at_w`. Otherwise,
-        `efficiency` gives the power of the amplifier, and the circuits draw the remainder of `whole_w`, at least 0.
+        If `efficiency` is None, the drawn power does not depend on the radiated power, and is at least `at_w`.
+        Otherwise, `efficiency` gives the power of the amplifier, and the circuits draw the remainder of `whole_w`, at
+        least 0.
         """
         if efficiency is None:
             return cls(math.inf, max(whole_w, at_w))
@@ -39,7 +40,7 @@ class Transmitter(NamedTuple):
 
 
 def compute_energy_j(cycles: float, frequency_hz: float, kappa: float) -> float:
-    """Dynamic energy in J of a computation on a CMOS processor: `kappa` (in J s^2) x `cycles` x `frequency_hz`^2.
+    """Return the dynamic energy in J of a computation in CMOS: `kappa` (in J s^2) x `cycles` x `frequency_hz`^2.
 
     Papers have two notations: Tran et al. (INFOCOM 2019) write (alpha / 2) C D f^2, so kappa = alpha / 2; others write
     kappa itself. In papers, `cycles` is C cycles per sample (in some papers per bit) times D samples, for each pass
@@ -56,7 +57,7 @@ class ComputeEnergy(Component):
         """Return the energy in J of `flop` operations in `duration_s`, at `clock` times the nominal frequency."""
 
     def beside(self, idle_w: float) -> ComputeEnergy:
-        """Return the model without the idle power `idle_w` in W; models of dynamic energy include no idle power."""
+        """Return the model of the energy beyond the idle power `idle_w` in W; by default, the model itself."""
         return self
 
 
@@ -68,7 +69,7 @@ class CmosEnergy(ComputeEnergy):
 
     kind = "cmos"
     clock_hz: float = Field(ge=1e3, le=1e11)
-    """Clock frequency f in Hz at the speed that `devices.speed` states; 1e9 in most papers."""
+    """Clock frequency f in Hz at which a device has the speed `devices.speed`; 1e9 in most papers."""
     flop_per_cycle: float = Field(gt=0)
     """Floating-point operations per clock cycle: FLOP per sample divided by a paper's number C of cycles per sample."""
     kappa: float = Field(default=1e-28, ge=0)
@@ -97,7 +98,7 @@ class PublishedEnergy(ComputeEnergy):
     preset: Literal["tran-2019", "chen-2021-code", "chen-2021-paper", "yang-2021"]
     """Name of the publication whose constant kappa is used."""
     clock_hz: float = Field(ge=1e3, le=1e11)
-    """Clock frequency f in Hz at the speed that `devices.speed` states."""
+    """Clock frequency f in Hz at which a device has the speed `devices.speed`."""
     flop_per_cycle: float = Field(gt=0)
     """Floating-point operations per clock cycle."""
 

@@ -36,22 +36,22 @@ class Fading(Component):
 
         @property
         def coherence_s(self) -> float:
-            """Duration of a block in s, after which the gain is drawn again; infinity if the gain never changes."""
+            """Duration of a fading block in s, after which the gain is drawn again; infinity for a constant gain."""
 
     def gain(self, uniform: float, los: bool = False) -> float:
-        """Power gain of one block for a uniform random number in the open interval (0, 1)."""
+        """Return the power gain of one block for a uniform random number in (0, 1); `los` is True for line of sight."""
         return float(self.gains(np.asarray(uniform), los))
 
     @abstractmethod
     def gains(self, uniform: Array, los: Mask | bool = False) -> Array:
-        """Power gains of many blocks, one for each number in `uniform`, with which `los` is broadcast."""
+        """Return the power gain for each number in `uniform`, with which `los` (line of sight) is broadcast."""
 
     @abstractmethod
     def cdf(self, gain: Array, los: Mask | bool = False) -> Array:
-        """Probability that the gain of a block is at most `gain`, element by element."""
+        """Return the probability that the gain of a block is at most `gain`, element by element; `los` is broadcast."""
 
     def peak(self, los: bool = False) -> float:
-        """The gain that one block in 10^8 exceeds, for example 18.4 (12.7 dB) under Rayleigh fading.
+        """Return the power gain that one block in 10^8 exceeds, for example 18.4 (12.7 dB) under Rayleigh fading.
 
         A link counts as unable to carry data if even the product of its mean SNR and the peak gain is too low. If the
         gain never changes, the median gain serves as the peak.
@@ -59,10 +59,10 @@ class Fading(Component):
         return self.gain(0.5 if math.isinf(self.coherence_s) else 1.0 - RARE, los)
 
     def combined(self, branches: int) -> Fading:
-        """The distribution of the mean gain of `branches` antennas that fade independently.
+        """Return the distribution of the mean gain of `branches` antennas that fade independently.
 
         Maximum-ratio combining adds up the gains of the antennas, so the combined gain is `branches` times the mean
-        gain.
+        gain. A kind of fading without such a distribution raises a `ScenarioError` for more than one antenna.
         """
         if branches == 1:
             return self
@@ -117,7 +117,7 @@ class BlockFading(Fading):
         return spread_s
 
     def at_carrier(self, carrier_hz: float) -> Self:
-        """Return a copy with the coherence time at `speed_m_s` and this carrier, unless `coherence_s` is given."""
+        """Return a copy with the coherence time at `speed_m_s` and `carrier_hz`, unless `coherence_s` is set."""
         if "coherence_s" in self.model_fields_set:
             return self
         coherence_s = float(f"{coherence_time_s(self.speed_m_s, carrier_hz):.3g}")
@@ -125,15 +125,18 @@ class BlockFading(Fading):
 
     @property
     def shape(self) -> float:
-        """Shape of the Gamma approximation of the gain: squared mean over variance; 0 if it differs between links."""
+        """Shape (squared mean / variance) of the Gamma approximation of the gain; 0 if it differs between links."""
         return 0.0
 
     def over_band(self, parts: float) -> Fading:
-        """Return the distribution of the mean gain of `parts` parts of a band: Gamma with shape `shape` x `parts`."""
+        """Return the distribution of the mean gain of `parts` sub-bands: Gamma with the shape `shape` x `parts`."""
         return Nakagami(m=self.shape * parts, coherence_s=self.coherence_s)
 
     def in_band(self, parts: float, branches: int) -> Fading:
-        """Return the distribution of a part's gain divided by the band's mean gain, with `branches` antennas."""
+        """Return the distribution of one sub-band's gain divided by the mean gain of all `parts` sub-bands.
+
+        The gain of a sub-band is combined over `branches` antennas.
+        """
         return InBand(shape=self.shape * branches, parts=parts)
 
 
@@ -166,7 +169,7 @@ class Rician(BlockFading):
     v. So 2 (K + 1) times the gain has a non-central chi-squared distribution with two degrees of freedom and
     non-centrality 2 K. TR 38.901 Table 7.5-6 gives K = 9 dB in cities and 7 dB indoors, both with line of sight.
     Ignored here: the standard deviation of K over positions (3.5 to 8 dB in the table), and correlation between blocks.
-    With a delay spread, the distribution is Nakagami's with the same variance.
+    If a delay spread is set, the gain has a Nakagami distribution with the same variance.
     """
 
     k_db: float = Field(ge=-40, le=40)
@@ -239,9 +242,9 @@ class FadingByLineOfSight(BlockFading):
 
     kind = "by-line-of-sight"
     delay_spread_s: None = None
-    """Always null (one gain in the whole band), because the fading of parts would depend on the line of sight."""
+    """Always null (one gain in the whole band), because the fading of sub-bands would depend on the line of sight."""
     k_db: float = Field(default=9.0, ge=-40, le=40)
-    """K factor in dB with line of sight; 9 dB is the mean in cities (TR 38.901 Table 7.5-6)."""
+    """K factor in dB of links with line of sight; 9 dB is the mean in cities (TR 38.901 Table 7.5-6)."""
 
     def of(self, los: bool) -> Fading:
         return self._states[los]

@@ -16,11 +16,11 @@ UDP 8 (RFC 768)."""
 
 
 class Overhead(Component):
-    """Model of overhead: a function from the size of a payload to the number of bits on the air."""
+    """Model of the protocol overhead, which gives the number of bits on the air for the size of a payload."""
 
     @abstractmethod
     def wire_bit(self, size_bit: int) -> int:
-        """Return the number of bits on the air for a payload of `size_bit`, including headers."""
+        """Return the number of bits on the air for a payload of `size_bit` bits, including headers."""
 
 
 class NoOverhead(Overhead):
@@ -51,7 +51,7 @@ class Packets(Overhead):
     headers: Literal["tcp-ipv4", "tcp-ipv4-timestamps", "tcp-ipv6", "udp-ipv4", "udp-ipv6"] = "tcp-ipv4"
     """Transport and network protocol, which determine the header bytes of each packet."""
     link_byte: int = Field(default=0, ge=0)
-    """Bytes per packet below the network layer, in addition to `mtu_byte`; about 10 in 5G NR, 38 on Ethernet."""
+    """Header bytes per packet below the network layer, in addition to `mtu_byte`; about 10 in 5G NR, 38 on Ethernet."""
     mtu_byte: int = Field(default=1500, gt=0)
     """Maximum size of a packet in bytes, including the headers of the network layer and above."""
 

@@ -11,12 +11,13 @@ from fednet_emu.component.component import Component
 
 Mark = Literal["measured", "derived", "table", "recalled", "assumed"]
 MARKS: tuple[Mark, ...] = ("measured", "derived", "table", "recalled", "assumed")
-"""Quality of the source of a number, best first. measured: on a device of this type. derived: calculated from
-measurements. table: stated by the manufacturer. recalled: from memory or a secondary source. assumed: no source."""
+"""Quality of the source of a number, best first: measured (on a device of this type), derived (calculated from
+measurements), table (given by the manufacturer), recalled (from memory or a secondary source), or assumed (no source).
+"""
 
 
 def check_marks(numbers: Mapping[str, float | None], marks: Mapping[str, Mark | None]) -> None:
-    """Raise a `ValueError` if a number has no source quality in `marks`, or a source quality has no number."""
+    """Raise a `ValueError` if a number that is not None has no quality in `marks`, or a quality has no number."""
     for name in dict.fromkeys((*numbers, *marks)):
         number, mark = numbers.get(name), marks.get(name)
         if number is not None and mark is None:
@@ -30,7 +31,7 @@ _PLACE = {"device": "devices", "radio": "channel.device", "station": "channel.ba
 
 
 def kind_of(given: Mapping[str, Any]) -> Kind | None:
-    """Return the kind of profile to which the settings `given` belong; None if they do not determine the kind."""
+    """Return the kind of profile (device, radio or station) of the settings `given`; None if they do not show it."""
     if "compute" in given:
         return "device"
     if "receive_w" in given:
@@ -48,10 +49,10 @@ def refuse_another(kind: Kind, given: Any) -> Any:
 
 
 class TransmitterProfile(Component):
-    """A real transmitter. Each number has a value, or null if no source states a value."""
+    """A real transmitter. Each numeric field has a value, or null if no source gives a value."""
 
     NUMBERS: ClassVar[tuple[str, ...]] = ("max_dbm", "amplifier_efficiency")
-    """Names of the numbers whose source quality is marked in `evidence`."""
+    """Names of the numeric fields whose source quality is given in `evidence`."""
     title: str = ""
     """A readable name."""
     use: str = ""
@@ -61,21 +62,21 @@ class TransmitterProfile(Component):
     year: int = Field(ge=1970, le=2100)
     """Year in which the transmitter was first sold, or measured."""
     max_dbm: float | None
-    """Maximum radiated power in dBm for which the numbers hold; null if no source states it. The radiated power in a
-    run is `tx_power_dbm` of the radio."""
+    """Maximum radiated power in dBm, at which the powers of the profile hold; null if no source gives it. The radiated
+    power in a run is `tx_power_dbm` of the radio."""
     amplifier_efficiency: float | None = Field(gt=0, le=1)
-    """Efficiency of the amplifier (radiated / consumed power); null if no source states it."""
+    """Efficiency of the amplifier (radiated / consumed power); null if no source gives it."""
     evidence: dict[str, Mark | None]
-    """Quality of the source of each stated number, by the name of the number."""
+    """Quality of the source of each numeric field that is not null, by the name of the field."""
 
     @property
     def numbers(self) -> dict[str, float | None]:
-        """The values of `NUMBERS` by name; None for a number that no source states."""
+        """The values of the numeric fields `NUMBERS` by name; None for a value that no source gives."""
         return {name: getattr(self, name) for name in self.NUMBERS}
 
     @property
     def marks(self) -> dict[str, Mark | None]:
-        """The source quality of each number, by name; None for a number that no source states."""
+        """The source quality of each numeric field, by name; None for a value that no source gives."""
         return {name: self.evidence.get(name) for name in self.NUMBERS}
 
     def _check(self) -> None:
@@ -83,11 +84,11 @@ class TransmitterProfile(Component):
 
 
 class RadioProfile(TransmitterProfile):
-    """The radio of a device. The powers are in addition to the idle power of the device.
+    """The radio of a device. Its powers are in addition to the idle power of the device.
 
-    Power may grow with the rate R, as P = a + b R: a is `transmit_w` or `receive_w`, and b is `transmit_j_per_bit` or
-    `receive_j_per_bit`.
-    Ignored here: tail energy after a transfer, and the maximum rate in the measurements.
+    The power P in W may grow with the rate R in bit/s as P = a + b R, where a is `transmit_w` or `receive_w`, and b is
+    `transmit_j_per_bit` or `receive_j_per_bit`.
+    Ignored here: tail energy after a transfer, and the maximum rate at which the powers were measured.
     """
 
     NUMBERS = (
@@ -95,16 +96,16 @@ class RadioProfile(TransmitterProfile):
         *("circuit_w", "transmit_w", "receive_w", "transmit_j_per_bit", "receive_j_per_bit"),
     )
     circuit_w: float | None = Field(ge=0, le=1e6)
-    """Power in W of the transmitter without its amplifier; null if `transmit_w` includes it, or no source states it."""
+    """Power in W of the transmitter without its amplifier; null if `transmit_w` includes it, or no source gives it."""
     transmit_w: float | None = Field(ge=0, le=1e6)
-    """Power in W while sending at `max_dbm`, including the amplifier; null if no source states it. If
+    """Power in W while sending at `max_dbm`, including the amplifier; null if no source gives it. If
     `amplifier_efficiency` is null, the radio draws this power at any radiated power."""
     receive_w: float | None = Field(ge=0, le=1e6)
-    """Power in W while receiving; null if no source states it."""
+    """Power in W while receiving; null if no source gives it."""
     transmit_j_per_bit: float | None = Field(ge=0, le=1)
-    """Energy in J per sent bit, in addition to the power while sending; null if no source states it."""
+    """Energy in J per sent bit, in addition to the power while sending; null if no source gives it."""
     receive_j_per_bit: float | None = Field(ge=0, le=1)
-    """Energy in J per received bit, in addition to the power while receiving; null if no source states it."""
+    """Energy in J per received bit, in addition to the power while receiving; null if no source gives it."""
 
     @model_validator(mode="before")
     @classmethod
@@ -121,14 +122,14 @@ class RadioProfile(TransmitterProfile):
 
 
 class StationProfile(TransmitterProfile):
-    """A base station: P = `idle_w` + radiated power / `amplifier_efficiency`, the linear model of EARTH.
+    """A base station with the power `idle_w` + radiated power / `amplifier_efficiency`, as in the EARTH project.
 
     Ignored here: sleep modes without load, and additional power while receiving.
     """
 
     NUMBERS = (*TransmitterProfile.NUMBERS, "idle_w")
     idle_w: float | None = Field(ge=0, le=1e6)
-    """Power in W of the whole base station without load; null if no source states it."""
+    """Power in W of the whole base station without load; null if no source gives it."""
 
     @model_validator(mode="before")
     @classmethod

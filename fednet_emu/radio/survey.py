@@ -19,7 +19,7 @@ _DIMENSIONS = [field.name for field in fields(LinkDraws)]
 
 
 class Rates(NamedTuple):
-    """Quantiles (10, 50 and 90 %) of the rates of links at each distance; nan outside the path-loss model's range."""
+    """Quantiles (10, 50 and 90 %) in bit/s of the rates at each distance; nan outside the path-loss model's range."""
 
     low_bps: Array
     median_bps: Array
@@ -27,11 +27,11 @@ class Rates(NamedTuple):
 
 
 def uplink_rates(channel: Channel, distances_2d_m: Array) -> Rates:
-    """Return the fading-averaged rates of uplinks that are alone in the band, at many positions per distance.
+    """Return quantiles of uplink rates, averaged over fading, of a device that has the band alone.
 
-    The random quantities of the positions come from a fixed low-discrepancy sequence, so the rates are reproducible;
-    with 2000 positions per distance, the median is accurate to about 1 %. Devices that are too weak for the whole band
-    send on part of the band (`narrowing`).
+    The quantiles are taken over 2000 positions per distance in m. The random quantities of the positions are a fixed
+    low-discrepancy sequence, so the rates are reproducible, and the median is accurate to about 1 %. Devices that are
+    too weak for the whole band send on part of the band (`narrowing`).
     Ignored here: other transmissions, headers, and the access scheme.
     """
     draws = _places(LINKS)
@@ -61,7 +61,7 @@ def _rates_bps(channel: Channel, distance_m: float, draws: LinkDraws) -> Array:
 
 
 def _places(count: int) -> LinkDraws:
-    """Return quasi-random draws for `count` links, a recurrence with the generalised golden ratio (Roberts 2018)."""
+    """Return quasi-random draws for `count` links: a recurrence by the generalised golden ratio (Roberts 2018)."""
     ratio = 2.0
     for _ in range(60):
         ratio = (1.0 + ratio) ** (1.0 / (len(_DIMENSIONS) + 1))

@@ -14,6 +14,6 @@ MOBILITIES: dict[str, type[Mobility]] = kinds(
     *(GaussMarkov, RandomDirection, RandomWaypoint, Static, TraceMobility),
     *(GpsMobility, SumoMobility, Ns2Mobility, Walker, Tle),
 )
-"""Built-in kinds of mobility."""
+"""Table of the built-in kinds of mobility, from kind to class."""
 
 AnyMobility = Annotated[Mobility, Slot("mobility", MOBILITIES)]

@@ -21,9 +21,9 @@ from fednet_emu.kernel.streams import Streams
 class Polylines:
     """Polylines through arrays [rows, 3] of time in s, x and y in m, with linear interpolation between the rows.
 
-    The times of a line must not decrease, and the last two times must differ. All lines are placed one after the other
-    on a common time axis, one second apart. The total length of the axis is limited so that times are exact to two
-    microseconds.
+    The times of a polyline must not decrease, and its last two times must differ. All polylines are stored one after
+    the other on a common time axis, with gaps of one second. A `ScenarioError` is raised if this axis is so long that
+    times would not be exact to two microseconds.
     """
 
     def __init__(self, lines: list[Array]) -> None:
@@ -43,7 +43,7 @@ class Polylines:
         self._first, self._last = last - lengths + 1, last
 
     def at_m(self, line: IntArray, time_s: Array) -> Array:
-        """Coordinates [k, 2] in m on lines [k] at times [k] in s since the first row, clipped to the end points."""
+        """Return coordinates [k, 2] in m on polylines [k] at times [k] in s from the first row, clipped to the ends."""
         clock_s = self._base_s[line] + time_s
         row = np.searchsorted(self._time_s, clock_s, side="right") - 1
         row = np.minimum(np.maximum(row, self._first[line]), self._last[line] - 1)
@@ -53,7 +53,7 @@ class Polylines:
 
 
 class Paths(Protocol):
-    """Positions of all devices over time.
+    """Protocol of the positions of all devices over time.
 
     A position depends only on the device and the time, not on the order of calls or on other devices.
     """
@@ -63,24 +63,25 @@ class Paths(Protocol):
     """
 
     def positions_m(self, devices: IntArray, time_s: float) -> Array:
-        """Coordinates [k, 2] in m of devices [k] at `time_s` >= 0; [k, 3] for paths with heights."""
+        """Return the coordinates [k, 2] in m of devices [k] at `time_s` >= 0 in s; [k, 3] if the paths have heights."""
 
 
 @runtime_checkable
 class Visits(Paths, Protocol):
-    """Positions over time of devices that join and leave."""
+    """Protocol of the positions over time of devices that join and leave."""
 
     present_s: Sequence[tuple[tuple[float, float], ...]]
     """Windows [from, to) in s in which each device is present, in order and without overlap."""
 
 
 class Mobility(Component):
-    """The movement of devices."""
+    """Mobility model, which defines the movement of all devices."""
 
     COMES_AND_GOES: ClassVar[bool] = False
-    """Whether the paths are `Visits`, i.e. devices join and leave."""
+    """Whether devices join and leave, so that their paths are `Visits`."""
     ORBITS: ClassVar[bool] = False
-    """Whether devices are satellites, whose paths are seen from ground stations through a `SatelliteView`."""
+    """Whether devices are satellites, whose positions relative to the ground stations are given by a `SatelliteView`.
+    """
     places: ClassVar[bool] = False
     """Whether the mobility model ignores the initial placement and sets the initial positions itself."""
 
@@ -95,7 +96,7 @@ class Mobility(Component):
             data_dir: folder of recorded paths; None for the folder in the environment variable FEDNET_DATA.
 
         Raises:
-            ScenarioError: the placement of a device is outside the region, or a recording has too few paths.
+            ScenarioError: a device is placed outside the region, or a recording has fewer paths than devices.
             DataError: a file of recorded paths cannot be used.
             FednetError: a package that is needed to read the file is not installed.
         """

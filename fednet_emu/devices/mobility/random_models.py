@@ -1,6 +1,7 @@
 """Random mobility models: random direction, random waypoint and Gauss-Markov.
 
-A path consists of straight legs. Only the current leg of each device is stored, and the next leg is drawn when needed.
+A path is a sequence of straight segments, called legs. Only the current leg of each device is stored, and the next leg
+is computed when needed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _DRAWS = np.arange(5)[:, None]
 
 @dataclass(slots=True, eq=False)
 class Legs:
-    """One straight leg of each of k devices."""
+    """One straight segment (leg) of the path of each of k devices."""
 
     device: IntArray  # devices, [k]
     number: IntArray  # index of the draw of the leg's heading, [k]; -1 before the first draw
@@ -39,7 +40,7 @@ class Legs:
 
     @classmethod
     def none_yet(cls, xy_m: Array, columns: int = 0) -> Legs:
-        """Return legs of zero length that end at time 0 at the initial positions [devices, 2]."""
+        """Return legs of zero duration at time 0 at the initial positions `xy_m` [devices, 2] in m."""
         count = len(xy_m)
         start_s, end_s, turn_s = np.zeros((3, count))
         places_m = np.array(xy_m, dtype=np.float64)
@@ -58,15 +59,15 @@ class Legs:
 
 
 Following = Callable[[Legs], Legs]
-"""Function that returns the legs after given legs; random numbers are keyed by device and leg, so replays are
-identical."""
+"""Function that returns the next straight segment (leg) of each device after the given ones. Random numbers depend only
+on the device and the index of the leg, so a path that is computed again is identical."""
 
 
 class LegPaths:
-    """Paths that consist of consecutive straight legs.
+    """Paths that are sequences of straight segments (legs).
 
-    One leg per device is stored. A query at a later time takes one vectorised step for each leg up to that time. A
-    query before the start of the stored leg replays the path from time 0.
+    Only the current leg of each device is stored. A query at a later time computes all legs up to that time, one
+    vectorised step per leg. A query before the start of the stored leg computes the path again from time 0.
     """
 
     def __init__(self, first: Legs, following: Following, speed_m_s: float) -> None:
@@ -107,10 +108,11 @@ class LegPaths:
 
 
 def bouncing(region: Region, turned: Following, mirrored: Callable[[Legs, Array], None] | None = None) -> Following:
-    """Return a function that computes the next legs: devices are reflected at walls, or change heading at `turn_s`.
+    """Return a function that computes the next segments (legs) of paths that are reflected at the walls of `region`.
 
-    The function `turned` sets `number`, `velocity_m_s` and `turn_s` of the legs at a change of heading. The function
-    `mirrored` reflects their `memory` at walls with the given unit normals.
+    At the time `turn_s` of a leg, the function `turned` sets a new heading: `number`, `velocity_m_s` and `turn_s` of
+    the next leg. At a wall, the velocity is reflected, and the function `mirrored` reflects the `memory` of the legs at
+    walls with the given unit normals [k, 2]; if it is None, the memory is kept.
     """
 
     def following(legs: Legs) -> Legs:
@@ -133,13 +135,13 @@ def bouncing(region: Region, turned: Following, mirrored: Callable[[Legs, Array]
 
 
 def heading(uniform: Array) -> Array:
-    """Unit vectors [k, 2] with the angles 2 pi `uniform` [k], where `uniform` holds random numbers from 0 to 1."""
+    """Return unit vectors [k, 2] with the angles 2 pi `uniform` [k], where `uniform` are random numbers from 0 to 1."""
     angle = 2 * math.pi * uniform
     return np.stack([cos(angle), sin(angle)], axis=1)
 
 
 class _SpeedRange(Mobility):
-    """Mobility at speeds between two bounds in m/s."""
+    """Base class of mobility models with speeds between a minimum and a maximum in m/s."""
 
     min_speed_m_s: float
     max_speed_m_s: float
@@ -154,8 +156,8 @@ class _SpeedRange(Mobility):
 class RandomDirection(_SpeedRange):
     """Devices walk with a random speed and direction for an exponentially distributed time, and repeat; walls reflect.
 
-    The stationary distribution has uniform positions and directions, for any distribution of speed and duration (Nain,
-    Towsley, Liu and Liu, "Properties of random direction models", INFOCOM 2005).
+    In the stationary state, positions and directions are uniformly distributed, for any distribution of speed and
+    duration (Nain, Towsley, Liu and Liu, "Properties of random direction models", INFOCOM 2005).
     """
 
     min_speed_m_s: float = Field(0.5, ge=0)
@@ -163,7 +165,7 @@ class RandomDirection(_SpeedRange):
     max_speed_m_s: float = Field(1.5, gt=0)
     """Maximum speed, in m/s; speeds are uniform between minimum and maximum. The defaults are speeds of pedestrians."""
     mean_leg_s: float = Field(60.0, gt=0)
-    """Mean time in s between two draws of direction and speed."""
+    """Mean time in s until a device draws a new direction and speed."""
 
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> LegPaths:
         check_inside(region, initial_xy_m)
@@ -185,10 +187,10 @@ class RandomWaypoint(_SpeedRange):
     """Devices move straight to a uniformly random point at a uniformly random speed, pause there, and repeat.
 
     At a random time, the speed v of a moving device has a density proportional to 1 / v, with mean (max - min) / ln(max
-    / min). The trip in progress is on average longer than other trips, and devices concentrate in the middle of the
-    region. With `start: stationary`, trip, position, speed and pause at time 0 are drawn from these distributions
-    (Navidi and Camp, "Stationary distributions for the random waypoint mobility model", IEEE Trans. Mobile Computing,
-    2004).
+    / min). At a random time, the current trip of a device is also longer on average than a typical trip, and devices
+    concentrate in the middle of the region. With `start: stationary`, trip, position, speed and pause at time 0 are
+    drawn from these distributions (Navidi and Camp, "Stationary distributions for the random waypoint mobility model",
+    IEEE Trans. Mobile Computing, 2004).
     """
 
     min_speed_m_s: float = 0.5
@@ -198,8 +200,8 @@ class RandomWaypoint(_SpeedRange):
     pause_s: float = Field(0.0, ge=0)
     """Time in s for which a device stays at each waypoint."""
     start: Literal["stationary", "placement"] = "stationary"
-    """Initial state of devices. stationary: drawn from the stationary distribution; placement: each device starts a
-    trip at its placement."""
+    """Initial state of devices. With `stationary`, it is drawn from the stationary distribution; with `placement`, each
+    device starts a trip at its placement."""
 
     @field_validator("min_speed_m_s")
     @classmethod
@@ -212,7 +214,7 @@ class RandomWaypoint(_SpeedRange):
         return value
 
     def mean_speed_m_s(self) -> float:
-        """Mean speed in m/s of moving devices over time: (max - min) / ln(max / min)."""
+        """Return the mean over time of the speed of moving devices in m/s: (max - min) / ln(max / min)."""
         ratio = self.max_speed_m_s / self.min_speed_m_s
         return self.min_speed_m_s * (1.0 if ratio == 1 else (ratio - 1) / math.log(ratio))
 
@@ -242,7 +244,7 @@ class RandomWaypoint(_SpeedRange):
         return LegPaths(first, following, self.mean_speed_m_s())
 
     def _stationary(self, region: Region, streams: Streams, devices: IntArray) -> Legs:
-        """Return the legs of the devices at time 0, each of which starts at a random point of a trip or pause."""
+        """Return the state of the devices at time 0: each is at a random point of a trip, or pauses."""
         keys = mixes(streams.key("mobility", "start"), devices)
         trip_s = region.mean_distance_m() / self.mean_speed_m_s()
         moving, along, quick = uniforms(keys, _DRAWS[:3])
@@ -267,7 +269,7 @@ def _trip(trip_m: Array, speed_m_s: Array) -> tuple[Array, Array]:
 
 
 def _long_trips(region: Region, keys: Keys) -> tuple[Array, Array]:
-    """Start and end points [k, 2] of random trips with a density proportional to trip length, by rejection sampling."""
+    """Return end points [k, 2] of random trips with a density proportional to their length, by rejection sampling."""
     from_m, to_m = np.empty((len(keys), 2)), np.empty((len(keys), 2))
     waiting, attempt = np.arange(len(keys)), 0
     while len(waiting):
@@ -284,9 +286,9 @@ class GaussMarkov(Mobility):
 
     At each step the speed is v' = a v + (1 - a) mean + sqrt(1 - a^2) sigma w, where a is `alpha` and w is standard
     normal; the heading follows the same rule (Liang and Haas, INFOCOM 1999, in the form of Camp, Boleng and Davies,
-    2002). Both start from their stationary distribution; a speed below 0 counts as 0. Mean headings are uniform. Walls
-    reflect mean heading and heading together, so positions stay uniform. A query takes one vectorised step for each
-    `step_s` since the last query.
+    2002). Speed and heading start from their stationary distributions; a negative speed counts as 0. Mean headings are
+    uniform. Walls reflect the mean heading together with the heading, so the distribution of positions stays uniform. A
+    query takes one vectorised step for each `step_s` since the last query.
     """
 
     alpha: float = Field(0.85, ge=0, lt=1)
@@ -298,8 +300,8 @@ class GaussMarkov(Mobility):
     heading_sigma_rad: float = Field(0.5, ge=0)
     """Standard deviation of the heading around the device's mean heading, in rad."""
     step_s: float = Field(10.0, gt=0)
-    """Time between changes of speed and heading, in s; the correlation time is -step_s / ln(alpha), by default a
-    minute."""
+    """Time between changes of speed and heading, in s; the correlation time is -`step_s` / ln(`alpha`), by default
+    about a minute."""
 
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> LegPaths:
         check_inside(region, initial_xy_m)
@@ -322,7 +324,7 @@ class GaussMarkov(Mobility):
         return LegPaths(start, bouncing(region, turned, _mirrored), self.mean_speed_m_s)
 
     def _velocity_m_s(self, memory: Array) -> Array:
-        """Velocity [k, 2] from `memory` [k, 4]: mean heading (unit vector), standardised speed and heading."""
+        """Return velocities [k, 2] in m/s; `memory` [k, 4] is the unit mean heading, standardised speed and heading."""
         speed_m_s = np.maximum(self.mean_speed_m_s + self.speed_sigma_m_s * memory[:, 2], 0.0)
         turn = self.heading_sigma_rad * memory[:, 3]
         along, across = speed_m_s * cos(turn), speed_m_s * sin(turn)

@@ -25,31 +25,31 @@ class Region(Component):
 
     @abstractmethod
     def holds(self, xy_m: Array) -> Mask:
-        """Mask [k] of the points inside the region, with a tolerance of 1e-9 times the size of the region."""
+        """Return the mask [k] of the points inside the region, with a tolerance of 1e-9 times the region's size."""
 
     @abstractmethod
     def points_m(self, first: Array, second: Array) -> Array:
-        """Points [k, 2] with a uniform distribution over the area, from two arrays [k] of uniform random numbers."""
+        """Return points [k, 2] uniformly distributed over the area, for two arrays [k] of uniform random numbers."""
 
     @abstractmethod
     def exit_s(self, xy_m: Array, velocity_m_s: Array) -> Array:
-        """Time [k] in s until a point inside that moves in a straight line reaches a wall; infinite for speed 0."""
+        """Return the time [k] in s until points inside that move straight on reach a wall; infinity for speed 0."""
 
     @abstractmethod
     def normal(self, xy_m: Array, velocity_m_s: Array) -> Array:
-        """Outward unit normals [k, 2] of the walls that moving devices have just reached."""
+        """Return the outward unit normals [k, 2] of the walls that devices at `xy_m` have just reached."""
 
     @abstractmethod
     def clipped_m(self, xy_m: Array) -> Array:
-        """Move points [k, 2] that are outside because of rounding errors onto the wall."""
+        """Return the points [k, 2]; points that are outside because of rounding errors are moved onto the wall."""
 
     @abstractmethod
     def mean_distance_m(self) -> float:
-        """Mean distance in m between two independent, uniformly distributed points of the region."""
+        """Return the mean distance in m between two independent, uniformly distributed points of the region."""
 
     @abstractmethod
     def diameter_m(self) -> float:
-        """Maximum distance in m between two points of the region."""
+        """Return the maximum distance in m between two points of the region."""
 
 
 class DiscRegion(Region):
@@ -140,19 +140,19 @@ class BoxRegion(Region):
 
 
 def reflected(vector: Array, normal: Array) -> Array:
-    """Reflect vectors [k, 2] at walls with unit normals [k, 2]."""
+    """Return the vectors [k, 2] reflected at walls with the unit normals `normal` [k, 2]."""
     return vector - (2 * _dot(vector, normal))[:, None] * normal
 
 
 def bounced(velocity_m_s: Array, normal: Array) -> Array:
-    """Reflect velocities [k, 2] at walls; the angle between new velocity and wall is at least 0.06 degrees."""
+    """Return velocities [k, 2] reflected at walls, with an angle of at least 0.06 degrees between velocity and wall."""
     outward_m_s = _dot(velocity_m_s, normal)
     back_m_s = np.maximum(outward_m_s, _GRAZING * np.sqrt(_dot(velocity_m_s, velocity_m_s)))
     return velocity_m_s - (outward_m_s + back_m_s)[:, None] * normal
 
 
 def check_inside(region: Region, xy_m: Array) -> None:
-    """Raise a `ScenarioError` that names the first device outside the region, if there is one."""
+    """Raise a `ScenarioError` if a device at the coordinates `xy_m` [devices, 2] in m is outside the region."""
     outside = np.flatnonzero(~region.holds(xy_m))
     if len(outside):
         x_m, y_m = xy_m[outside[0]]

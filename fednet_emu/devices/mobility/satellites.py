@@ -26,11 +26,11 @@ J2 = 1.08262668e-3
 EQUATOR_M = 6_378_137.0
 """Equatorial radius of the Earth, in m (WGS84)."""
 FRESH_DAYS = 14.0
-"""Maximum time in days between the epoch of orbital elements and time 0; position errors grow by km per day."""
+"""Maximum allowed time in days between the epoch of orbital elements and time 0; position errors grow by km per day."""
 
 
 class Satellites(Mobility):
-    """Devices on orbits around the Earth; base stations must be `cells: {kind: ground}`."""
+    """Devices on orbits around the Earth; the base stations must be ground stations, `cells: {kind: ground}`."""
 
     ORBITS: ClassVar[bool] = True
     places = True
@@ -55,25 +55,27 @@ class Walker(Satellites):
     """A Walker constellation (Walker 1984): one satellite per device, on circular orbits in evenly spaced planes.
 
     With S satellites in each plane, device k is satellite k mod S of plane k // S. At time 0, the first satellite of
-    plane 0 is at its ascending node, at longitude 0. Ignored here: drag, the gravity of other bodies, and, without
-    `drift`, the flattening of the Earth.
+    plane 0 is at its ascending node, at longitude 0. Ignored here: drag, the gravity of other bodies, and, if `drift`
+    is `none`, the flattening of the Earth.
     """
 
     planes: int = Field(ge=1)
-    """Number of orbital planes, P in the notation i:T/P/F."""
+    """Number of orbital planes; P in Walker's notation i:T/P/F."""
     phasing: int = Field(0, ge=0)
-    """Phase shift between adjacent planes in units of 360 degrees / T, where T is the number of satellites; F in the
-    notation i:T/P/F."""
+    """Phase shift between adjacent planes in units of 360 degrees / T, where T is the number of satellites; F in
+    Walker's notation i:T/P/F."""
     inclination_deg: float = Field(ge=0, le=180)
     """Inclination of the orbital planes to the equator, in degrees."""
     height_m: float = Field(ge=1e5, le=1e8)
     """Height of the orbits above a sphere with a radius of 6371 km, in m."""
     pattern: Literal["delta", "star"] = "delta"
-    """Spacing of the ascending nodes. delta: over 360 degrees; star: over 180 degrees, for near-polar orbits."""
+    """Range of the ascending nodes, which are evenly spaced: `delta` over 360 degrees, `star` over 180 degrees for
+    near-polar orbits."""
     drift: Literal["none", "j2"] = "none"
-    """Rotation of the planes due to the Earth's flattening. none: no rotation; j2: the nodes move at the secular rate
-    -1.5 n J2 (R / a)^2 cos i, some degrees per day, where n is the mean motion, R the Earth's equatorial radius, a the
-    radius of the orbit and i the inclination. Ignored here: the effect along the orbit, half a minute per day."""
+    """Rotation of the planes due to the Earth's flattening. With `none`, they do not rotate; with `j2`, the nodes move
+    at the secular rate -1.5 n J2 (R / a)^2 cos i, some degrees per day, where n is the mean motion, R the Earth's
+    equatorial radius, a the radius of the orbit and i the inclination. Ignored here: the effect along the orbit, half a
+    minute per day."""
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         yield from super().conflicts(scenario)
@@ -89,7 +91,7 @@ class Walker(Satellites):
 
 
 class CircularOrbits(Orbits):
-    """Satellites on circular orbits."""
+    """Satellites on the circular orbits of a Walker constellation."""
 
     def __init__(self, law: Walker, count: int) -> None:
         self.count = count
@@ -123,12 +125,12 @@ class Tle(Satellites):
 
     elements: str
     """File of orbital elements: two-line elements, with or without names, or OMM in CSV, JSON or XML. Catalogues use
-    OMM for satellite numbers with more than five digits. A relative path is looked up in the data folder first."""
+    OMM for satellite numbers with more than five digits. A relative path is searched in the data folder first."""
     epoch: str | None = None
-    """Time 0 of the simulation in UTC, such as 2026-03-01T12:00:00Z; null for the epoch of the latest elements."""
+    """Time 0 of the simulation in UTC, such as 2026-03-01T12:00:00Z; null means the epoch of the latest elements."""
     stale: Literal["refuse", "allow"] = "refuse"
-    """Treatment of elements that are more than 14 days older or newer than time 0. refuse: raise an error; allow: use
-    them."""
+    """Treatment of elements that are more than 14 days older or newer than time 0: `refuse` raises an error, `allow`
+    uses them."""
 
     @field_validator("epoch")
     @classmethod
@@ -148,7 +150,7 @@ class Tle(Satellites):
 
 
 class ElementOrbits(Orbits):
-    """Satellites on the orbits given by their elements."""
+    """Satellites on orbits that are given by orbital elements and propagated by SGP4."""
 
     def __init__(self, law: Tle, elements: list[Elements]) -> None:
         self.count = len(elements)
@@ -166,7 +168,7 @@ class ElementOrbits(Orbits):
         self.speed_m_s = sum(motions_m_s) / len(motions_m_s)
 
     def places_m(self, satellites: IntArray, time_s: Array) -> Array:
-        """Propagate the elements; raise a `DataError` if a satellite has decayed or its elements are invalid."""
+        """Return positions propagated by SGP4; raise a `DataError` if a satellite has decayed or invalid elements."""
         time_s = np.broadcast_to(time_s, (len(satellites), np.shape(time_s)[-1]))
         day, part = math.floor(self._start_jd), self._start_jd % 1.0
         km = np.empty((*time_s.shape, 3))

@@ -33,16 +33,16 @@ class Ns2Mobility(Mobility):
     """A movement file of ns-2, as written by its `setdest` and by SUMO's `traceExporter.py`.
 
     Device k is node k. Its initial position is set by `set X_` and `set Y_`. A `setdest` command moves the node in a
-    straight line to the destination at the given speed; there the node waits. A `set X_` or `set Y_` command with a
-    time makes the node jump at this time. Heights are ignored, except that they lengthen the way of `setdest3d`. Of two
-    simultaneous commands, the one in the later line takes effect. Lines that do not refer to a node are ignored;
-    unknown commands are errors.
+    straight line to the destination at the given speed; the node then stays there. A `set X_` or `set Y_` command with
+    a time makes the node jump at this time. Heights are ignored, except that a difference in height lengthens the
+    distance of a `setdest3d` command. Of two simultaneous commands, the one in the later line takes effect. Lines that
+    do not refer to a node are ignored; unknown commands are errors.
     """
 
     kind = "ns2"
     places = True
     path: str
-    """Path of the file; a relative path is looked up in the data folder first."""
+    """Path of the file; a relative path is searched in the data folder first."""
     centre_m: tuple[float, float] = (0.0, 0.0)
     """Position [x, y] of the base station in the recorded coordinates, in m."""
 
@@ -71,7 +71,7 @@ class SentPaths:
 
 
 class _Order(NamedTuple):
-    """A timed command to a node. A destination coordinate of None does not change; a speed of None is a jump."""
+    """A timed command to a node: a coordinate of None does not change, and a speed of None means a jump."""
 
     at_s: float
     to_m: tuple[float | None, ...]
@@ -80,7 +80,7 @@ class _Order(NamedTuple):
 
 
 def read_movements(path: Path) -> dict[int, Array]:
-    """Read the polylines [rows, 3] of t_s, x_m, y_m of all nodes; raise a `DataError` for an unknown command."""
+    """Return the polyline [rows, 3] of t_s, x_m, y_m of each node; raise a `DataError` for an unknown command."""
     at_m: dict[int, dict[str, float]] = {}
     sent: dict[int, list[_Order]] = {}
     for file, text in read_texts(path):
@@ -103,7 +103,7 @@ def read_movements(path: Path) -> dict[int, Array]:
 
 
 def _take(statement: str, where: str, at_m: dict[int, dict[str, float]], sent: dict[int, list[_Order]]) -> None:
-    """Add a statement to the initial positions or to the commands; raise a ValueError for an unknown statement."""
+    """Add a statement to the initial positions or to the commands; raise a `ValueError` if it is unknown."""
     if placed := _PLACED.fullmatch(statement):
         at_m.setdefault(int(placed[1]), {})[placed[2]] = _metres(placed[3])
         return
@@ -138,7 +138,7 @@ def _bounded(name: str, text: str, low: float, high: float) -> float:
 
 
 def _line(here_m: tuple[float, float, float], orders: list[_Order]) -> Array:
-    """Return the polyline of a node from its initial position and its commands, which are sorted by time."""
+    """Return the polyline [rows, 3] of a node for its initial position in m and its commands, sorted by time."""
     found = [(0.0, *here_m)]
     for order, until_s in zip(orders, [*(its.at_s for its in orders), math.inf][1:], strict=True):
         here_m = found[-1][1:]

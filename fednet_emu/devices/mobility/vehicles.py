@@ -25,8 +25,8 @@ class SumoMobility(Mobility):
 
     The position of a vehicle is the middle of its front bumper. Time 0 is the first time step of the file, even if no
     vehicle has appeared yet. Positions between the rows of a vehicle are interpolated. Persons and containers (rows
-    without a lane in tables) are ignored. Without `availability: from-mobility`, a device waits at the first position
-    of its vehicle before the vehicle appears, and at the last position after the vehicle has left.
+    without a lane in tables) are ignored. Unless `availability` is `from-mobility`, a device stays at the first
+    position of its vehicle until the vehicle appears, and at the last position after the vehicle has left.
     """
 
     COMES_AND_GOES: ClassVar[bool] = True
@@ -34,10 +34,10 @@ class SumoMobility(Mobility):
     kind = "sumo"
     places = True
     path: str
-    """Path of the file; a relative path is looked up in the data folder first."""
+    """Path of the file; a relative path is searched in the data folder first."""
     pick: Literal["first", "longest", "random"] = "first"
-    """Choice of the vehicles that become devices. first: the first vehicles to appear; longest: the vehicles that are
-    present for the longest time; random: a random choice."""
+    """Choice of the vehicles that become devices: `first` takes the first vehicles to appear, `longest` the vehicles
+    that are present for the longest time, and `random` a random choice."""
     reuse: bool = False
     """Whether a device whose vehicle has left continues, with the same data and model, in the next vehicle that
     appears."""
@@ -73,7 +73,7 @@ class SumoMobility(Mobility):
 
 
 class Vehicle:
-    """A recorded vehicle: windows [from, to) in s in which it is present, and a polyline [rows, 3] for each window."""
+    """A recorded vehicle: time windows [from, to) in s in which it is present, and a polyline [rows, 3] per window."""
 
     def __init__(self, rows: Array, step_s: float) -> None:
         parts = np.split(rows, np.flatnonzero(np.diff(rows[:, 0]) > 1.5 * step_s) + 1)
@@ -97,7 +97,7 @@ class VehiclePaths:
 
 
 def _in_turn(vehicles: list[Vehicle], count: int) -> list[list[int]]:
-    """Return each device's vehicles; the device that has waited longest takes the next vehicle that appears."""
+    """Return the indices of each device's vehicles; the device that has waited longest takes the next vehicle."""
     rides: list[list[int]] = []
     free_s: list[float] = []
     for k, vehicle in enumerate(vehicles):
@@ -113,7 +113,7 @@ def _in_turn(vehicles: list[Vehicle], count: int) -> list[list[int]]:
 
 
 def _with_waits(lines: list[Array]) -> Array:
-    """Join polylines into one; between two polylines, the device waits at the end of the earlier polyline."""
+    """Return one polyline for several; between two of them, the device stays at the end of the earlier one."""
     waits = ([[after[0, 0], *before[-1, 1:]]] for before, after in pairwise(lines))
     return np.concatenate([piece for pair in zip(lines, [*waits, lines[0][:0]], strict=True) for piece in pair])
 

@@ -32,15 +32,15 @@ class TraceMobility(Mobility):
 
     kind = "trace"
     path: str = "mobility_kaist/kaist_92walks_30s_f32.npz.xz"
-    """File of walks; a relative path is looked up in the data folder first."""
+    """File of walks; a relative path is searched in the data folder first."""
     assignment: Literal["in-turn", "random"] = "in-turn"
-    """Assignment of walks to devices. in-turn: device k has walk k modulo the number of walks, in file order; random: a
-    random walk for each device."""
+    """Assignment of walks to devices. With `in-turn`, device k has walk k modulo the number of walks, in file order;
+    with `random`, each device has a randomly drawn walk."""
     start: Literal["random", "beginning"] = "random"
-    """Start of each device in its walk. random: at a random time of the walk; beginning: at the start of the walk."""
+    """Time of the walk at which each device starts: `random` is a random time, `beginning` the start of the walk."""
     origin: Literal["recorded", "placement"] = "recorded"
-    """Origin of the coordinates. recorded: `centre_m` is subtracted from the recorded coordinates; placement: walks are
-    shifted to start at the placement."""
+    """Origin of the coordinates. With `recorded`, `centre_m` is subtracted from the recorded coordinates; with
+    `placement`, walks are shifted so that each device starts at its placement."""
     centre_m: tuple[float, float] = (0.0, 0.0)
     """Position [x, y] of the base station in the recorded coordinates, in m."""
 
@@ -66,7 +66,7 @@ class TraceMobility(Mobility):
 
 
 class WalkPaths:
-    """Paths along recorded walks, back and forth; `shift_m` [2] or [devices, 2] is added to the coordinates."""
+    """Paths forwards and backwards along walks; `shift_m` [2] or [devices, 2] in m is added to the coordinates."""
 
     def __init__(self, walks: list[Array], walk: IntArray, offset_s: Array, shift_m: Array) -> None:
         self._lines = Polylines(walks)
@@ -82,7 +82,7 @@ class WalkPaths:
 
 
 def load_walks(path: Path) -> list[Array]:
-    """Read the walks [n, 3] of t_s, x_m, y_m from an .npz or .npz.xz file; raise a `DataError` for any other format."""
+    """Return the walks [n, 3] of t_s, x_m, y_m in an .npz or .npz.xz file; raise a `DataError` for other contents."""
     named = read_arrays(path, _HOW, limited=True)
     if not named:
         raise DataError(str(path), "holds no walks", _HOW)
@@ -100,13 +100,13 @@ class GpsMobility(TraceMobility):
     """Tracks of GPS receivers from CSV files (columns time, id, lat, lon), GPX, GeoLife (.plt) or T-Drive.
 
     A walk consists of the fixes (recorded positions) of one id in a file, of one segment of a GPX track, or of one
-    GeoLife file. A device moves in straight lines between fixes, and follows its walk forwards and backwards, as with
-    `trace`. Coordinates are in metres east and north of `centre_deg`, accurate to 0.1 % within 50 km.
+    GeoLife file. A device moves in straight lines between fixes, and follows its walk forwards and backwards
+    repeatedly. Coordinates are in metres east and north of `centre_deg`, accurate to 0.1 % within 50 km.
     """
 
     kind = "gps"
     path: str
-    """A file, or a folder or archive of files; a relative path is looked up in the data folder first."""
+    """A file, or a folder or archive of files; a relative path is searched in the data folder first."""
     select: str = "*"
     """Pattern of the files in a folder or archive, such as `*.plt` or `*/004/Trajectory/*`."""
     centre_deg: tuple[float, float] | None = None

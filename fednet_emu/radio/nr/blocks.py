@@ -20,7 +20,7 @@ from fednet_emu.radio.rates.base import REPETITIONS, Repeating
 from fednet_emu.units import db_to_linear
 
 WINDOW_NS = 100_000_000
-"""Time in ns between two decisions of the loop: ten frames of 10 ms."""
+"""Time in ns between two decisions of link adaptation by block errors; it is ten frames of 10 ms."""
 
 _START, FLOOR = 9, 6
 _LOW, _HIGH, _OLD = 0.05, 0.15, 0.9
@@ -28,20 +28,20 @@ _FIRST, _LATER = 32, 256
 
 
 class Climb(NamedTuple):
-    """Efficiencies in bit/s/Hz of a loop that counts block errors on constant links with several SNRs [points]."""
+    """Efficiencies in bit/s/Hz of link adaptation by block errors on links with constant SNRs [points]."""
 
     first: Array  # [windows, points] efficiency in each of the first windows of a transfer
     settled: Array  # [points] mean efficiency in the long run
 
 
 def climb(efficiency_bps_hz: Array, errors: Array) -> Climb:
-    """Simulate the loop of OpenAirInterface at many SNRs, with the expected share of failed blocks in each window.
+    """Simulate OpenAirInterface's link adaptation by block errors at many SNRs, and return its efficiencies.
 
-    The loop begins at MCS 9 with an estimated error share of 0. After each window of 100 ms, the estimate becomes 0.9
-    times its old value plus 0.1 times the share of failed blocks in the window. The MCS moves up by one if the estimate
-    is below 5 %, and down by one, but not below MCS 6, if the estimate is above 15 % (`get_mcs_from_bler`, 2024).
-    `errors` [schemes, points] is the share of first transmissions that fail; `efficiency_bps_hz` [schemes, points] is
-    the mean efficiency over all attempts.
+    The simulation takes the expected share of failed blocks in each window of 100 ms. It begins at MCS 9 with an
+    estimated error share of 0. After each window, the estimate becomes 0.9 times its old value plus 0.1 times the share
+    of failed blocks in the window. The MCS moves up by one if the estimate is below 5 %, and down by one, but not below
+    MCS 6, if the estimate is above 15 % (`get_mcs_from_bler`, 2024). `errors` [schemes, points] is the share of first
+    transmissions that fail; `efficiency_bps_hz` [schemes, points] is the mean efficiency in bit/s/Hz over all attempts.
     """
     points = np.arange(errors.shape[1])
     mcs: IntArray = np.full(len(points), _START)
@@ -90,7 +90,7 @@ _SIZES_BIT: tuple[int, ...] = (
 
 
 class Curve(NamedTuple):
-    """A modulation and coding scheme: mean efficiency in bit/s/Hz, and the SNR in dB at which half the blocks fail."""
+    """Mean efficiency in bit/s/Hz of a modulation and coding scheme, and SNR in dB at which half the blocks fail."""
 
     efficiency_bps_hz: float
     half_db: float
@@ -136,7 +136,7 @@ class NrBlocks(Repeating):
     """Time in s from a measurement to the first block that uses its report, for `feedback: aged`."""
     blocks: int | None = Field(default=None, gt=0, le=275)
     """Number of resource blocks in a slot, which determines the rounding of transport block sizes. Null takes the
-    number of resource blocks of the channel (`subcarrier_spacing_khz`) or, without it, 273 (a 100 MHz channel)."""
+    number of resource blocks of the channel or, if `subcarrier_spacing_khz` is null, 273 (a 100 MHz channel)."""
 
     def _check(self) -> None:
         given = (self.report_s, self.delay_s) != (_REPORT_S, _DELAY_S)
@@ -160,11 +160,11 @@ class NrBlocks(Repeating):
 
     @property
     def climbs(self) -> bool:
-        """True if each transfer begins at a low scheme (`feedback: olla`); `rate_bps` is then the long-run rate."""
+        """True if each transfer begins at a low MCS (`feedback: olla`); `rate_bps` is then the long-run mean rate."""
         return self.feedback == "olla"
 
     def in_blocks(self, blocks: int) -> NrBlocks:
-        """The rate model with `blocks` resource blocks; unchanged if the setting `blocks` is given."""
+        """Return the rate model for `blocks` resource blocks; the model itself if its setting `blocks` is not null."""
         return self if self.blocks else NrBlocks(**{**self.model_dump(), "blocks": blocks})
 
     @property
@@ -173,10 +173,10 @@ class NrBlocks(Repeating):
 
     @property
     def min_sinr(self) -> float:
-        """Minimum SINR at which the rate is above 0.
+        """Minimum SINR (linear) at which the rate is above 0.
 
-        It is the minimum SINR with repetition or, if lower, the SINR at which half of the blocks of the slowest scheme
-        fail all attempts. With `feedback: olla`, it is the latter.
+        It is the smaller of two values: the minimum SINR with repetition, and the SINR at which half of the blocks of
+        the slowest scheme fail all attempts. With `feedback: olla`, it is always the second value.
         """
         lowest = self.schemes[FLOOR] if self.climbs else self.curves[0]
         of_attempts = db_to_linear(lowest.half_db) / MAX_ATTEMPTS
@@ -225,7 +225,7 @@ class NrBlocks(Repeating):
 
     @cached_property
     def curves(self) -> list[Curve]:
-        """Schemes in increasing order of SNR and efficiency, without any that are slower and need more SNR."""
+        """Schemes in increasing order of SNR and efficiency, without schemes slower than one at a lower SNR."""
         used: list[Curve] = []
         for curve in sorted(self.schemes, key=lambda curve: curve.half_db):
             if not used or curve.efficiency_bps_hz > used[-1].efficiency_bps_hz:
@@ -242,7 +242,10 @@ class NrBlocks(Repeating):
         return _block_errors(self.curves, snr_db)
 
     def always_repeated_bps_hz(self, snr_db: Array) -> float:
-        """Return the lowest scheme's mean efficiency over the SNRs `snr_db` [blocks] for the best number of copies."""
+        """Return the lowest scheme's mean efficiency in bit/s/Hz with the best fixed number of copies per block.
+
+        `snr_db` [blocks] are the SNRs of single copies in dB.
+        """
         copies = np.arange(1.0, self.repetitions + 1.0)
         lost = _block_errors(self.curves[:1], snr_db + 10.0 * log10(copies)[:, None])[0]
         return self.curves[0].efficiency_bps_hz * float(np.max((1.0 - lost.mean(axis=1)) / copies))
@@ -252,7 +255,11 @@ class NrBlocks(Repeating):
         return _climbing(self)[0] if self.climbs else _outer_loop(self)
 
     def climbed(self, sinr: Array, window: IntArray) -> Array:
-        """Return the rates relative to `rates_bps` in windows of 100 ms; `window` 0 begins with the transfer."""
+        """Return the rate in windows of 100 ms of a transfer, divided by the long-run rate at the same SINR.
+
+        `window` is the index of each window, counted from 0 at the start of the transfer; it is broadcast with the
+        linear `sinr`.
+        """
         loop, relative = _climbing(self)
         with np.errstate(divide="ignore"):
             place = np.clip((10.0 * log10(sinr) - loop.low_db) / _STEP_DB, 0.0, relative.shape[1] - 1)
@@ -261,7 +268,7 @@ class NrBlocks(Repeating):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OuterLoop:
-    """Mean efficiency of an outer loop on a constant link."""
+    """Mean efficiency in bit/s/Hz of link adaptation on a link with a constant SINR, on a grid of SINRs."""
 
     least: float  # SINR (linear) below which the rate is 0
     low_db: float  # `least` in dB, the first point of the grid
@@ -271,7 +278,7 @@ class OuterLoop:
 
 @lru_cache(maxsize=64)
 def _outer_loop(law: NrBlocks) -> OuterLoop:
-    """Return the efficiency of the mix of schemes that the loop of `law` uses at each SNR."""
+    """Return the efficiency at each SNR of the mix of schemes that the outer loop of the rate model `law` uses."""
     low_db = 10.0 * math.log10(law.min_sinr)
     thresholds_db, of_scheme = law.thresholds_db, np.array([curve.efficiency_bps_hz for curve in law.curves])
     span_db = float(thresholds_db[-1]) + 10.0 * WATERFALL_DB - low_db
@@ -291,13 +298,13 @@ def _outer_loop(law: NrBlocks) -> OuterLoop:
 
 @lru_cache(maxsize=16)
 def _climbing(law: NrBlocks) -> tuple[OuterLoop, Array]:
-    """Return the long-run efficiency of a loop that counts errors, and the relative efficiency of the first windows.
+    """Return the long-run efficiency of link adaptation by block errors, and the relative efficiency of first windows.
 
-    The relative efficiencies [windows, points] are those of the first windows, divided by the long-run efficiency; the
-    last row (all ones) stands for all later windows. Because the loop oscillates, its efficiencies at neighbouring SNRs
-    differ by up to 27 %, but a rate must rise with the SNR. The returned long-run efficiency is therefore midway
-    between the best efficiency at any lower SNR and the worst at any higher SNR. It is accurate to 1 % in the mean over
-    SNRs, and to 14 % at each SNR.
+    The relative efficiencies [windows, points] are those in the first windows of a transfer, divided by the long-run
+    efficiency; the last row (all ones) stands for all later windows. Because the MCS oscillates, efficiencies at
+    neighbouring SNRs differ by up to 27 %, but a rate must not fall with the SNR. The returned long-run efficiency is
+    therefore midway between the best efficiency at any lower SNR and the worst at any higher SNR. It is accurate to 1 %
+    in the mean over SNRs, and to 14 % at each SNR.
     """
     low_db = 10.0 * math.log10(law.min_sinr)
     span_db = law.schemes[-1].half_db + 10.0 * WATERFALL_DB - low_db
@@ -320,7 +327,7 @@ def _block_errors(curves: list[Curve], snr_db: Array) -> Array:
 
 
 def _chase(curves: list[Curve], snr_db: Array) -> Array:
-    """Return the blocks delivered per attempt [schemes, points] if the receiver adds up the SNRs of all copies."""
+    """Return the mean number of blocks delivered per attempt [schemes, points] if the SNRs of all copies add up."""
     expected, reached = np.zeros((len(curves), len(snr_db))), np.ones((len(curves), len(snr_db)))
     for copies in range(1, MAX_ATTEMPTS + 1):
         expected += reached
@@ -331,10 +338,12 @@ def _chase(curves: list[Curve], snr_db: Array) -> Array:
 def transport_block_bit(
     blocks: int, symbols: int, dmrs: int, modulation_bits: int, rate_x1024: float, *, overhead: int = 0, layers: int = 1
 ) -> int:
-    """Return the size in bits of a slot's transport block (TS 38.214 clauses 5.1.3.2 and 6.1.4.2); 0 without resources.
+    """Return the size in bits of a slot's transport block (TS 38.214 clauses 5.1.3.2 and 6.1.4.2); 0 if no data fits.
 
-    In a resource block, `dmrs` resource elements are demodulation reference signals, and `overhead` further resource
-    elements (0, 6, 12 or 18) carry no data. Ignored here: the scaling of N_info for paging and random access.
+    The slot has `symbols` symbols in `blocks` resource blocks. A scheme has `modulation_bits` bits per symbol and the
+    code rate `rate_x1024` / 1024. In a resource block, `dmrs` resource elements are demodulation reference signals, and
+    `overhead` further resource elements (0, 6, 12 or 18) carry no data. Ignored here: the scaling of N_info for paging
+    and random access.
     """
     elements = min(MOST_RE, 12 * symbols - dmrs - overhead) * blocks
     rate = Fraction(rate_x1024) / 1024

@@ -29,7 +29,7 @@ FIRST_LOSS = 0.1
 
 
 class Scheme(NamedTuple):
-    """One row of an MCS table, with the SNRs in dB at which 10 % and 1 % of its code blocks fail."""
+    """Efficiency of one row of an MCS table, and the SNRs in dB at which 10 % and 1 % of its code blocks fail."""
 
     efficiency_bps_hz: float
     snr_at_10_pct_db: float
@@ -121,23 +121,23 @@ def mcs_table(table: int) -> list[Scheme]:
 
 
 class Attempts(NamedTuple):
-    """Expected number of attempts per block, and the probability that all attempts fail."""
+    """Expected number of transmission attempts per block, and the probability that all attempts fail."""
 
     expected: float
     residual_loss: float
 
     @property
     def throughput(self) -> float:
-        """Blocks delivered per attempt if the layer above sends a block again after all its attempts have failed."""
+        """Mean number of blocks delivered per attempt if the layer above resends a block whose attempts all fail."""
         return (1.0 - self.residual_loss) / self.expected
 
 
 def chase_combining(snr_db: float, snr_at_10_pct_db: float, snr_at_1_pct_db: float, max_attempts: int) -> Attempts:
-    """Return the attempts per block if the receiver adds up the SNRs of all copies (maximum-ratio combining).
+    """Return the expected attempts per block, and their loss, if the SNRs of all copies add up (chase combining).
 
     The block error rate after k copies is that of a single copy at k times the SNR. The logarithm of this rate is a
     linear function of the SNR in dB through the points with 10 % and 1 % errors. Given their SNR, attempts fail
-    independently.
+    independently. The arguments are the SNR in dB of one copy, and the SNRs in dB with 10 % and 1 % errors.
     Ignored here: the correlation of the noise of successive attempts, fading between attempts, feedback errors.
     """
     decade_db = snr_at_1_pct_db - snr_at_10_pct_db
@@ -149,7 +149,7 @@ def chase_combining(snr_db: float, snr_at_10_pct_db: float, snr_at_1_pct_db: flo
 
 
 def attempts(losses: list[float]) -> Attempts:
-    """Return the attempts per block; `losses` are the loss probabilities of successive, independent attempts."""
+    """Return the expected attempts per block, given the loss probabilities of successive, independent attempts."""
     expected, reached = 0.0, 1.0
     for loss in losses:
         expected += reached

@@ -10,7 +10,10 @@ FR1_TOP_HZ = 7.125e9
 
 
 def resource_blocks(channel_hz: float, subcarrier_spacing_khz: int, carrier_hz: float) -> int:
-    """Return the number of resource blocks in a channel, without extra guard bands between adjacent carriers."""
+    """Return the number of resource blocks in a channel, without extra guard bands between adjacent carriers.
+
+    A `ValueError` is raised if 5G NR has no channel of this bandwidth or subcarrier spacing at the carrier frequency.
+    """
     frequency_range = "FR1" if carrier_hz <= FR1_TOP_HZ else "FR2"
     blocks = {
         float(row["channel_mhz"]): int(row["resource_blocks"])
@@ -38,6 +41,6 @@ def occupied_hz(channel_hz: float, subcarrier_spacing_khz: int, carrier_hz: floa
 
 
 def rows(name: str, table: int | None = None) -> list[dict[str, str]]:
-    """Return the rows of a file of 3GPP tables in `radio/data`, or of one of its tables, as dictionaries by column."""
+    """Return the rows of a CSV file in `radio/data`, or of its table `table` if given, as dictionaries by column."""
     text = (files("fednet_emu.radio") / "data" / name).read_text(encoding="utf-8")
     return [row for row in csv.DictReader(text.splitlines()) if table is None or int(row["table"]) == table]

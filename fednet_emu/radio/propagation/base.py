@@ -24,7 +24,7 @@ class Propagation:
 
     Attributes:
         loss_db: mean loss in dB, including walls and blocking vehicles, and shadowing if it has been added.
-        los: whether the link has line of sight.
+        los: True for each link that has line of sight.
         sigma_db: standard deviation in dB of the shadowing, as given by the path-loss model; 0 if the model gives none.
         correlation_m: distance in m at which the correlation of shadowing has fallen to 1/e; infinity if the model
             gives none.
@@ -43,25 +43,25 @@ class Propagation:
     def of(
         cls, loss_db: Array, los: Mask | bool, sigma_db: Array | float = 0.0, correlation_m: Array | float = np.inf
     ) -> Propagation:
-        """Make the state from arrays that are broadcast to a common shape."""
+        """Return the state from arrays that are broadcast to a common shape."""
         return cls(*np.broadcast_arrays(loss_db, los, sigma_db, correlation_m))
 
 
 class PathLoss(Component):
     """Path-loss model: mean attenuation of a link as a function of geometry, carrier frequency and random draws.
 
-    The higher antenna of a link counts as the base station, so the loss is the same in both directions.
+    Formulas take the higher antenna of a link as the base station, so the loss is the same in both directions.
     """
 
     STATES_SIGMA: ClassVar[bool] = False
     """True if the model gives the standard deviation of shadowing, which `shadowing: of-path-loss` needs."""
     PLACED: ClassVar[bool] = False
-    """True if the model needs coordinates, so that a distance alone is not enough."""
+    """True if the model needs the coordinates of devices, and not only distances."""
 
     def on_site(
         self, carrier_hz: float, heights_m: tuple[float, float], stations_m: Array, data_dir: Path | None
     ) -> PathLoss:
-        """Return the model for these base stations; models that need a file read the file in this call.
+        """Return the model for the given base stations; a model that needs a data file reads it in this call.
 
         Args:
             carrier_hz: carrier frequency in Hz.
@@ -70,7 +70,7 @@ class PathLoss(Component):
             data_dir: folder of data files.
 
         Raises:
-            DataError: the file cannot be used, or belongs to other base stations.
+            DataError: the file cannot be used, or it describes other base stations.
         """
         return self
 
@@ -96,23 +96,26 @@ class PathLoss(Component):
         """
 
     def loss_db(self, hop: Hop, carrier_hz: float, draws: LinkDraws | None = None) -> Array:
-        """Return the mean loss (attenuation) of each link in dB; without draws, links have their more likely state."""
+        """Return the mean loss (attenuation) of each link in dB.
+
+        If `draws` is None, each link has its more likely state (line of sight or not).
+        """
         return self.propagate(hop, carrier_hz, draws or LinkDraws.typical()).loss_db
 
 
 class SitePathLoss(PathLoss):
-    """A model for links with and without line of sight, fitted to measurements within stated ranges.
+    """A path-loss model for links with and without line of sight, fitted to measurements within given ranges.
 
     Ignored here: correlation of line of sight between neighbouring devices, unless the draws depend on position.
     """
 
     STATES_SIGMA: ClassVar[bool] = True
     los: Literal["probabilistic", "always", "never"] = "probabilistic"
-    """Links with line of sight. With `probabilistic`, each link has it with the model's probability; with `always`, all
-    links have it; with `never`, none."""
+    """State of the links. With `probabilistic`, each link has line of sight with the model's probability. With
+    `always`, all links have line of sight; with `never`, no link has line of sight."""
     outside: Literal["error", "extrapolate"] = "error"
-    """Action for values outside the ranges of the formula: an error, or extrapolation. Distances below the minimum
-    always count as the minimum."""
+    """Action for values outside the ranges of the formula: `error` raises an error, and `extrapolate` applies the
+    formula. Distances below the minimum always count as the minimum."""
 
     def sees(self, probability: Array, draws: LinkDraws) -> Mask:
         """Return True for each link with line of sight, given its probability and the setting `los`."""
@@ -121,13 +124,13 @@ class SitePathLoss(PathLoss):
         return np.asarray(draws.los < probability)
 
     def within(self, what: str, value: Array | float, low: float, high: float) -> None:
-        """Check with `require_range` that values are within [`low`, `high`], unless extrapolation is allowed."""
+        """Raise a `ScenarioError` if a value is outside [`low`, `high`], unless `outside` is `extrapolate`."""
         if self.outside == "error":
             require_range(f"path_loss {self.kind}", what, value, low, high)
 
 
 def require_range(where: str, what: str, value: Array | float, low: float, high: float) -> None:
-    """Raise a `ScenarioError` for values outside the range [`low`, `high`] of a formula, with a tolerance of 1e-9."""
+    """Raise a `ScenarioError` if a value of `what` is outside [`low`, `high`], with a relative tolerance of 1e-9."""
     values = np.atleast_1d(value)
     beyond = (values < low - 1e-9 * high) | (values > high + 1e-9 * high)
     if beyond.any():
@@ -143,5 +146,5 @@ def carrier_ghz(carrier_hz: float) -> float:
 
 
 def free_space_loss_db(distance_m: Array | np.float64, carrier_hz: float) -> Array:
-    """Return the free-space loss in dB at a distance above zero (Friis 1946)."""
+    """Return the free-space loss in dB at distances in m that are above 0 (Friis 1946)."""
     return np.asarray(20.0 * log10(4.0 * math.pi * distance_m * carrier_hz / SPEED_OF_LIGHT_M_S))

@@ -43,10 +43,10 @@ class D2dOutdoor(SitePathLoss):
 class D2dIndoor(SitePathLoss):
     """Two handsets in one building: 89.5 + 16.9 log10(d_km) dB with line of sight, 147.4 + 43.3 log10(d_km) without.
 
-    Shadowing is 3 dB with line of sight and 4 dB without, correlated over 10 and 6 m. Line of sight is correlated over
-    10 m. TR 36.843 gives no correlation distances; these are the distances for offices. The loss without line of sight
-    is never below the loss with line of sight. Below 1 m the loss is constant. Corridors guide waves, so the loss with
-    line of sight may be below that of free space. The formulas are fitted at 2 GHz.
+    Shadowing is 3 dB with line of sight and 4 dB without, with correlation distances of 10 m and 6 m. The correlation
+    distance of line of sight is 10 m. TR 36.843 gives no correlation distances; these are the distances for offices.
+    The loss without line of sight is never below the loss with line of sight. Below 1 m the loss is constant. Corridors
+    guide waves, so the loss with line of sight may be below that of free space. The formulas are fitted at 2 GHz.
     Ignored here: individual walls and floors, and the carrier.
     """
 
@@ -84,7 +84,7 @@ def b1_nlos_db(distance_m: Array, carrier_hz: float) -> Array:
     """Return the WINNER+ B1 loss in dB without line of sight and before the offset of -5 dB of TR 36.843.
 
     The loss grows by (44.9 - 6.55 log10 h) dB per decade of distance, where h is the height of 1.5 m. The frequency
-    term has three pieces that meet at 1.5 and 2 GHz; TR 36.843 quotes the values at 700 MHz and 2 GHz.
+    term is piecewise in three ranges and continuous at 1.5 and 2 GHz; TR 36.843 quotes the values at 700 MHz and 2 GHz.
     Ignored here: heights other than 1.5 m.
     """
     f, log_h = carrier_ghz(carrier_hz), log10(HANDSET_HEIGHT_M)
@@ -102,13 +102,13 @@ def b1_breakpoint_m(carrier_hz: float) -> float:
 
 
 def b1_los_probability(distance_m: Array) -> Array:
-    """Return the probability min(18 / d, 1) (1 - exp(-d / 36)) + exp(-d / 36) of line of sight outdoors at d metres."""
+    """Return the probability min(18 / d, 1) (1 - exp(-d / 36)) + exp(-d / 36) of line of sight outdoors (d in m)."""
     decay = exp(-distance_m / 36.0)
     return np.minimum(18.0 / distance_m, 1.0) * (1.0 - decay) + decay
 
 
 def indoor_los_probability(distance_m: Array) -> Array:
-    """Return the probability of line of sight indoors: 1 up to 18 m, exp(-(d - 18) / 27) up to 37 m, then 0.5.
+    """Return the probability of line of sight indoors: 1 up to d = 18 m, exp(-(d - 18) / 27) up to 37 m, then 0.5.
 
     Ignored here: rooms and corridors.
     """

@@ -13,7 +13,7 @@ from fednet_emu.arrays import Array
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hop:
-    """The geometry of one or many links; the first three arrays are broadcast with each other.
+    """The geometry of one or many links; the arrays of distances and heights are broadcast with each other.
 
     Ignored here: terrain, buildings, antenna orientation and the curvature of the earth.
 
@@ -33,7 +33,7 @@ class Hop:
 
     @classmethod
     def between(cls, tx_xyz_m: Array, rx_xyz_m: Array) -> Hop:
-        """Return the hops between transmitters and receivers at positions [..., 3]; the two arrays are broadcast.
+        """Return the links between transmitters and receivers at positions [..., 3] in m; the arrays are broadcast.
 
         One receiver [3] and n transmitters [n, 3] give n links; transmitters [n, 1, 3] and receivers [m, 3] give all
         n x m links.
@@ -47,7 +47,7 @@ class Hop:
 
     @property
     def distance_3d_m(self) -> Array:
-        """Straight-line distance between both antennas in m, in the broadcast shape."""
+        """Straight-line distance in m between the two antennas of each link, in the broadcast shape."""
         return np.hypot(self.distance_2d_m, self.tx_height_m - self.rx_height_m)
 
     @property
@@ -67,7 +67,7 @@ class Hop:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkDraws:
-    """Random draws of the links, one value of each quantity per link; the arrays are broadcast with those of `Hop`.
+    """Random numbers of links, one value of each quantity per link; the arrays are broadcast with those of `Hop`.
 
     The caller must draw `shadowing`, `los` and `environment` once for each unordered pair of antennas, so that a link
     is the same in both directions. The caller must draw `indoor`, `building` and `depth` once per device, so that a
@@ -94,14 +94,14 @@ class LinkDraws:
 
     @classmethod
     def of(cls, uniform: Callable[[str], Array]) -> LinkDraws:
-        """Make draws with `uniform`, which returns uniform random numbers in (0, 1) for the name of an attribute."""
+        """Return draws made by `uniform`, which maps the name of an attribute to uniform random numbers in (0, 1)."""
         names = [field.name for field in fields(cls)]
         normal = ("shadowing", "penetration")
         return cls(*(np.asarray(ndtri(uniform(name))) if name in normal else uniform(name) for name in names))
 
     @classmethod
     def typical(cls, shadowing: Array | None = None) -> LinkDraws:
-        """Make draws that are all medians, so links are in their more likely state; `shadowing` may be given."""
+        """Return draws that are all medians, so that links have their more likely state; `shadowing` may be given."""
         half, zero = np.asarray(0.5), np.asarray(0.0)
         shadowing = zero if shadowing is None else shadowing
         return cls(shadowing, los=half, environment=half, indoor=half, building=half, depth=half, penetration=zero)

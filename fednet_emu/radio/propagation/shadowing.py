@@ -1,4 +1,4 @@
-"""Shadowing: the slow random part of the loss of a link, caused by buildings and hills."""
+"""Shadowing: the slowly varying random loss of a link in addition to its path loss, caused by buildings and hills."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from fednet_emu.component.slot import Slot, kinds
 
 
 class Shadowing(Component):
-    """The random loss in addition to the mean path loss, drawn once per pair of positions."""
+    """Model of the random loss in addition to the mean path loss, drawn once per pair of positions."""
 
     @abstractmethod
     def loss_db(self, standard_normal: Array, stated_sigma_db: Array | float = 0.0) -> Array:
-        """Additional loss in dB of each draw; `stated_sigma_db` is the path-loss model's standard deviation."""
+        """Return the shadowing loss in dB for each draw in `standard_normal`.
+
+        `stated_sigma_db` is the standard deviation in dB that the path-loss model gives; some kinds ignore it.
+        """
 
     @abstractmethod
     def correlation_m(self, stated_m: Array) -> Array:
-        """Distance in m at which the correlation is 1/e; `stated_m` is the distance that the path-loss model gives."""
+        """Return the distance in m at which the correlation is 1/e; `stated_m` is that of the path-loss model."""
 
 
 class NoShadowing(Shadowing):
@@ -88,18 +91,19 @@ def shadow_normals(position_m: Array, correlation_m: Array | float, uniform: Arr
     """Return the standard normal shadowing of links, a random function (sum of N sinusoids) of the end positions.
 
     The correlation at two positions d apart is exp(-d / d_corr), as measured by Gudmundson (Electronics Letters 1991).
-    Because shadowing is a function of position, it can be evaluated along a path at any times in any order.
+    `correlation_m` is d_corr in m. Because shadowing is a function of position, it can be evaluated along a path at any
+    times in any order.
 
-    Each link has its own random plane waves, whose wave vectors follow the spectral density of the exponential
+    Each link has N random plane waves of its own, whose wave vectors follow the spectral density of the exponential
     correlation (a bivariate Cauchy distribution) for each moving end. Averaged over links, the mean 0, the variance 1
-    and the correlation exp(-d / d_corr) are exact for every N. If both ends move, the correlation is the product of
-    such a term for each end. The marginal distribution is normal up to an excess kurtosis of -1.5 / N (-0.016 at 96
-    waves). Along the path of one link, the sample correlation deviates by about 1 / sqrt(N).
+    and the correlation exp(-d / d_corr) are exact for every N. If both ends move, the correlation is the product of one
+    factor exp(-d / d_corr) per end. The marginal distribution is normal up to an excess kurtosis of -1.5 / N (-0.016 at
+    96 waves). Along the path of one link, the sample correlation deviates by about 1 / sqrt(N).
     Ignored here: the correlation between links that share one end.
 
-    `position_m` is [..., 2] if one end moves, or [..., 4] (x and y of both ends) if both ends move; the order of the
-    ends must not depend on the direction of transmission. `uniform` [..., waves, 1 + coordinates] in (0, 1) is fixed
-    per link.
+    `position_m` in m is [..., 2] if one end moves, or [..., 4] (x and y of both ends) if both ends move; the order of
+    the ends must not depend on the direction of transmission. `uniform` [..., waves, 1 + coordinates] in (0, 1) is
+    fixed per link.
     """
     scaled = position_m / np.asarray(correlation_m)[..., None]
     phase = 2.0 * math.pi * uniform[..., 0]

@@ -34,7 +34,7 @@ class TablePathLoss(PathLoss):
     kind = "table"
     PLACED: ClassVar[bool] = True
     path: str
-    """Path of the file or folder; a relative path is looked up in the data folder first."""
+    """Path of the file or folder; a relative path is searched in the data folder first."""
     between: Literal["nearest", "bilinear"] = "nearest"
     """Interpolation between grid positions: `nearest` takes the nearest position; `bilinear` interpolates linearly in
     dB between the four surrounding positions."""
@@ -96,7 +96,7 @@ class TablePathLoss(PathLoss):
 
 
 def _cell(lines_m: Array, at_m: Array) -> tuple[IntArray, Array]:
-    """Return the index of the grid line below each coordinate, and the position (0 to 1) between this and the next."""
+    """Return the index of the grid line below each coordinate, and the fraction (0 to 1) of the way to the next."""
     line = np.clip(np.searchsorted(lines_m, at_m, side="right") - 1, 0, len(lines_m) - 2)
     return line, np.clip((at_m - lines_m[line]) / (lines_m[line + 1] - lines_m[line]), 0.0, 1.0)
 

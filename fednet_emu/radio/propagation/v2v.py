@@ -25,8 +25,9 @@ class V2v(PathLoss):
     """Two vehicles on an urban grid or a highway at 0.5 to 100 GHz; links shorter than 1 m count as 1 m.
 
     The loss through a blocking vehicle is Gaussian in dB and at least 0 dB; it depends on which antennas are below the
-    roof of the blocking vehicle. Shadowing is 3 dB with line of sight or blocked, and 4 dB behind buildings, correlated
-    over 10 m in cities and 25 m on highways (TR 36.885 Table A.1.4-1). A blocked link has no line of sight.
+    roof of the blocking vehicle. Shadowing is 3 dB with line of sight or blocked, and 4 dB behind buildings, with
+    correlation distances of 10 m in cities and 25 m on highways (TR 36.885 Table A.1.4-1). A blocked link counts as
+    without line of sight.
     Ignored here: the street grid (which vehicles share a street), and which vehicle blocks a link.
     """
 
@@ -42,7 +43,7 @@ class V2v(PathLoss):
     blocker_height_m: float = Field(default=1.6, gt=0)
     """Height of blocking vehicles in m: 1.6 for cars, 3.0 for lorries."""
     outside: Literal["error", "extrapolate"] = "error"
-    """Action for carriers outside 0.5 to 100 GHz: an error, or extrapolation."""
+    """Action for carriers outside 0.5 to 100 GHz: `error` raises an error, and `extrapolate` applies the formulas."""
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
         distance_m, f = np.maximum(hop.distance_3d_m, 1.0), carrier_ghz(carrier_hz)
@@ -64,7 +65,7 @@ class V2v(PathLoss):
         )
 
     def probabilities(self, distance_2d_m: Array) -> tuple[Array, Array]:
-        """Return each link's probabilities of line of sight and of being behind buildings; otherwise it is blocked."""
+        """Return each link's probabilities of line of sight and of being behind buildings; else it is blocked."""
         one, zero = np.ones_like(distance_2d_m), np.zeros_like(distance_2d_m)
         if self.los != "probabilistic":
             return {"always": (one, zero), "blocked": (zero, zero), "never": (zero, one)}[self.los]
@@ -77,9 +78,9 @@ class V2v(PathLoss):
 def blockage_db(hop: Hop, blocker_height_m: float, standard_normal: Array) -> Array:
     """Return the loss through a blocking vehicle (TR 37.885 clause 6.2.1), Gaussian in dB and at least 0 dB.
 
-    The mean is 9 + max(0, 15 log10(d) - 41) dB and the standard deviation 4.5 dB if both antennas are below the roof of
-    the blocking vehicle. With one antenna below the roof, the mean is 5 + max(0, ...) dB and the standard deviation
-    4 dB; with none, the loss is 0 dB.
+    The mean is 9 + max(0, 15 log10(d) - 41) dB at the distance d in m, and the standard deviation 4.5 dB, if both
+    antennas are below the roof of the blocking vehicle. With one antenna below the roof, the mean is 4 dB lower and the
+    standard deviation 4 dB; with none, the loss is 0 dB.
     """
     far_db = np.maximum(0.0, 15.0 * log10(np.maximum(hop.distance_3d_m, 1.0)) - 41.0)
     both, none = hop.high_m < blocker_height_m, hop.low_m > blocker_height_m
@@ -99,7 +100,7 @@ def same_street_los_probability(distance_2d_m: Array, road: str) -> Array:
 def urban_probabilities(distance_2d_m: Array, density: str) -> tuple[Array, Array]:
     """Return the mean probabilities of line of sight and of a link behind buildings on urban grids.
 
-    Source: Boban, Gong and Xu 2016, as in ns-3.
+    Source: Boban, Gong and Xu 2016, as implemented in ns-3.
     """
     scale, decay = URBAN_SEEN[density]
     rate, centre, width = URBAN_BLOCKED[density]
@@ -111,8 +112,8 @@ def urban_probabilities(distance_2d_m: Array, density: str) -> tuple[Array, Arra
 def highway_probabilities(distance_2d_m: Array, density: str) -> tuple[Array, Array]:
     """Return the probabilities of line of sight and of a link behind obstacles on a highway.
 
-    Source: parabolas fitted by Boban, Gong and Xu 2016, as in ns-3. The probabilities are constant beyond the vertex of
-    the parabola, at 463 to 500 m (line of sight) or 817 to 1017 m (behind obstacles).
+    Source: parabolas fitted by Boban, Gong and Xu 2016, as implemented in ns-3. The probabilities are constant beyond
+    the vertex of the parabola, at 463 to 500 m (line of sight) or 817 to 1017 m (behind obstacles).
     """
     a, b, c = HIGHWAY_SEEN[density]
     seen = _parabola(distance_2d_m, a, b, c)

@@ -1,4 +1,4 @@
-"""Base classes of rate models, which give bit/s for SINR and bandwidth, for one transmission or for arrays."""
+"""Base classes of rate models, which return the rate in bit/s for an SINR and a bandwidth, as scalars or arrays."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ REPETITIONS = 8
 
 
 class RateLaw(Component):
-    """Rate model: a function of SINR (linear, never dB) and bandwidth; a higher SINR never gives a lower rate."""
+    """Rate as a function of SINR (linear, never in dB) and bandwidth; a higher SINR never gives a lower rate."""
 
     PER_HERTZ: ClassVar[bool] = True
     """True if the rate is proportional to the bandwidth."""
 
     @abstractmethod
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
-        """Rate of one transmission in bit/s."""
+        """Return the rate in bit/s of one transmission at the linear SINR `sinr` over `bandwidth_hz` in Hz."""
 
     @abstractmethod
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
-        """Rates of many transmissions in bit/s; the arguments are broadcast, and rates equal those of `rate_bps`."""
+        """Return the rates of many transmissions in bit/s, equal to `rate_bps`; the arguments are broadcast."""
 
     @property
     def outage_sinr(self) -> float:
@@ -46,20 +46,20 @@ class RateLaw(Component):
 
     @property
     def jumps(self) -> Array:
-        """SINRs at which the rate jumps; averages over fading are exact only if all jumps are listed."""
+        """Linear SINRs at which the rate is discontinuous; averages over fading are exact only if all are listed."""
         return np.array([self.min_sinr]) if self.min_sinr > 0 else np.empty(0)
 
     @property
     def peaks(self) -> Array:
-        """SINRs, in increasing order, at which rate / SINR (the bits per joule of a sender) has local maxima.
+        """Linear SINRs, in increasing order, at which rate / SINR (the bits per joule of a sender) has local maxima.
 
-        Below such a peak, a sender gets a higher rate on part of its band (`narrowing`). By default the peaks are the
-        jumps, because the ratio falls between jumps if the rate is concave there.
+        Below such a peak, a sender has a higher rate on part of its band (`narrowing`). By default, the peaks are the
+        discontinuities of the rate, because the ratio falls between them if the rate is concave there.
         """
         return self.jumps
 
     def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
-        """Minimum share of a band on which a sender may put its whole power; 1 (the whole band) without narrowing."""
+        """Return the minimum share of a band on which a sender may put its whole power; by default 1 (the whole)."""
         return 1.0
 
 
@@ -87,7 +87,7 @@ class Repeating(RateLaw):
 
     @cached_property
     def _repeats(self) -> tuple[float, float, float]:
-        """Minimum SINR with and without repetition, and spectral efficiency per unit of SINR between them."""
+        """Minimum linear SINR with and without repetition, and efficiency per unit of SINR between these SINRs."""
         sinr, efficiency_bps_hz = self.lowest
         return sinr / self.repetitions, sinr, efficiency_bps_hz / sinr if sinr > 0.0 else 0.0
 
@@ -98,7 +98,7 @@ class Repeating(RateLaw):
 
 
 class Staircase(RateLaw):
-    """Rate model with schemes; the rate per hertz is that of the highest scheme whose SINR threshold is reached.
+    """Rate model with modulation and coding schemes, which uses the highest scheme whose SINR threshold is reached.
 
     Below the lowest threshold, the rate is 0.
     """
@@ -106,7 +106,7 @@ class Staircase(RateLaw):
     @property
     @abstractmethod
     def stairs(self) -> tuple[list[float], list[float]]:
-        """Linear SINR threshold of each scheme in increasing order, and the efficiency in bit/s/Hz of each scheme."""
+        """Linear SINR thresholds of the schemes in increasing order, and the schemes' efficiencies in bit/s/Hz."""
 
     @property
     def min_sinr(self) -> float:

@@ -62,9 +62,9 @@ class NarrowedErgodicRate(ErgodicRate):
     """The mean of a narrowed rate over fading, as a function of the mean SINR and the bandwidth.
 
     If the minimum part is a fraction b of the band, a block with the SINR s has the rate r(s) - b (r(s / b) - e(s / b))
-    bit/s/Hz. Here, e is the rate on the whole band, and r is the narrowed rate with parts of any width. The mean is
-    therefore computed from the means of r and e at two SINRs. It is within 1e-4 of the exact mean if at least one block
-    in 10^5 carries bits.
+    bit/s/Hz. Here, e is the rate on the whole band, and r is the narrowed rate if the used part of the band may have
+    any width. The mean is therefore computed from the means of r and e at two SINRs. It is within 1e-4 of the exact
+    mean if at least one block in 10^5 carries bits.
     Ignored here: the same effects as in `ErgodicRate`.
     """
 
@@ -88,13 +88,13 @@ class NarrowedErgodicRate(ErgodicRate):
 
     @cached_property
     def _means(self) -> Means:
-        """Mean rates on a band of 1 Hz if parts of any width may be used, and if the whole band is used."""
+        """Tables of mean rates on a band of 1 Hz: if any part of the band may be used, and if the whole is used."""
         any_width, none = (Narrowed(law=self.law.law, narrowest_hz=width_hz) for width_hz in (_ANY_HZ, 1.0))
         return Means.of([any_width, none], self.fading)
 
 
 def averaged(law: RateLaw, fading: AnyFading) -> RateLaw:
-    """Return the rate model that averages `law` over fading; its argument is the mean SINR.
+    """Return the rate model that averages the rate model `law` over fading; its rate is a function of the mean SINR.
 
     Raises:
         ValueError: the rate model has no mean rate over this fading.
@@ -106,7 +106,7 @@ def averaged(law: RateLaw, fading: AnyFading) -> RateLaw:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Means:
-    """Table of mean rates over fading, for several rate models (laws) on a band of 1 Hz."""
+    """Table of mean rates over fading in bit/s, for several rate models (laws) on a band of 1 Hz."""
 
     log_rates: Array  # [laws, points] natural logarithms of the mean rates on the grid, minus infinity for a rate of 0
     rise: Array  # [laws] growth of the rate per grid step at the upper end, where fading no longer matters

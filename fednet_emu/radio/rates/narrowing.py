@@ -27,21 +27,21 @@ class _Ramps(NamedTuple):
 class Narrowed(OfLaw):
     """Rate of another rate model on the best part of the band.
 
-    With the SINR s on the whole band of width B, a part x of the band has the SINR s / x and the rate x B e(s / x),
-    where e is the efficiency of the other model. Above the highest peak of e(s) / s, the whole band is best. Below the
-    SINR s_min of the minimum efficiency e_0, the part s / s_min is best, with the rate B e_0 s / s_min. No part is
-    narrower than `narrowest_hz`: weaker signals use a part of this width, and narrower bands are used as a whole. With
-    a staircase of schemes, a sender just below a step uses slightly less of the band to reach the step, and below the
-    lowest step it uses the scheme with the most bits per joule. As a consequence, more power never lowers the rate, and
-    neither does a wider band (from `narrowest_hz` on) with the same power.
+    If the SINR on the whole band of width B is s, a fraction x of the band has the SINR s / x and the rate x B e(s /
+    x), where e is the efficiency of the original model. Above the highest peak of e(s) / s, the whole band is best.
+    Below the SINR s_min of the minimum efficiency e_0, the fraction s / s_min is best, with the rate B e_0 s / s_min.
+    No part is narrower than `narrowest_hz`: weaker signals use a part of this width, and a band narrower than
+    `narrowest_hz` is used as a whole. With a staircase of schemes, a sender just below a step uses slightly less of the
+    band to reach the step, and below the lowest step it uses the scheme with the most bits per joule. As a consequence,
+    more power never lowers the rate, and neither does a wider band (from `narrowest_hz` on) with the same power.
     Ignored here: that parts consist of whole resource blocks, and that in a frequency-selective band, some parts are
     better than others.
     """
 
     law: RateLaw
-    """The rate model on a given part of the band."""
+    """The original rate model, which gives the rate on a given part of the band."""
     narrowest_hz: float = Field(gt=0)
-    """Minimum width of a part in Hz."""
+    """Minimum width in Hz of the part of the band that is used."""
 
     def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
         return np.minimum(self.narrowest_hz / bandwidth_hz, 1.0)
@@ -73,7 +73,7 @@ class Narrowed(OfLaw):
 
     @cached_property
     def _whole_band(self) -> tuple[float, Callable[[float, float], float], Callable[[Array, Array | float], Array]]:
-        """Minimum SINR at which the whole band is best, and the rate functions of `law`, cached for speed."""
+        """Minimum SINR at which the whole band is best, and the two rate functions of `law`, cached for speed."""
         return self._ramps.peaks[-1], self.law.rate_bps, self.law.rates_bps
 
     @cached_property

@@ -31,10 +31,10 @@ _HALVINGS = 100
 class Shannon(Repeating):
     """Adaptive rate B log2(1 + SINR / gap), limited to the efficiencies of a modulation table.
 
-    Below the minimum efficiency, blocks are repeated. The transmitter knows the SINR of every block and adapts to it,
-    so it pauses instead of losing data. The default gap of 2 dB is close to 5G NR LDPC codes of about 2000 bit (1.5 to
-    1.8 dB measured). With `gap_db: 0`, `max_efficiency_bps_hz: null` and `min_efficiency_bps_hz: 0`, the rate is the
-    capacity of the channel.
+    Below the minimum efficiency, blocks are repeated. The transmitter has perfect knowledge of the SINR of every block
+    and adapts its rate, so it pauses instead of losing data. The default gap of 2 dB is close to 5G NR LDPC codes of
+    about 2000 bit (1.5 to 1.8 dB measured). With `gap_db: 0`, `max_efficiency_bps_hz: null` and `min_efficiency_bps_hz:
+    0`, the rate is the capacity of the channel.
     Ignored here: the steps of the table, retransmissions, pilots and control overhead, finite block length.
     """
 
@@ -119,14 +119,14 @@ class FiniteBlocklength(RateLaw):
     """Highest rate C - sqrt(V / n) Q^-1(e) per symbol at which blocks of n symbols fail with probability e.
 
     C = log2(1 + SINR) is the capacity and V = (1 - (1 + SINR)^-2) / ln(2)^2 the dispersion under complex Gaussian
-    noise; Q^-1 is the inverse of the tail probability of a standard normal variable. Failed blocks are sent again,
-    which leaves a share 1 - e of the rate. If the formula is negative, the rate is 0.
+    noise; Q^-1 is the inverse of the tail probability of a standard normal variable. Failed blocks are sent again, so
+    the rate of delivered bits is 1 - e times this rate. If the formula is negative, the rate is 0.
     Ignored here: the term log2(n) / (2 n) (0.02 bit at n = 200), the gap of real codes to this rate, and the delay of
     retransmissions.
     """
 
     block_symbols: int = Field(ge=100)
-    """Number n of complex symbols per block; the approximation is good from about 100."""
+    """Number n of complex symbols per block; the approximation is accurate from about 100 symbols."""
     error_rate: float = Field(gt=0, lt=0.5)
     """Probability e that a block fails."""
 
@@ -136,7 +136,7 @@ class FiniteBlocklength(RateLaw):
 
     @property
     def peaks(self) -> Array:
-        """The SINR with the most bits per joule, where the tangent to the rate goes through the origin."""
+        """The linear SINR [1] with the most bits per joule: the tangent to the rate goes through the origin."""
         return np.array([self._best_sinr])
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:

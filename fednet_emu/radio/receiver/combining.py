@@ -39,14 +39,14 @@ class Reception(Component):
             """Number of antennas of each base station."""
 
     def branches(self, senders: int) -> int:
-        """Return how many antennas' gains add up in a signal if `senders` devices share a part of the band."""
+        """Return the number of antennas whose gains add up in a signal if `senders` devices send simultaneously."""
         return self.antennas
 
     def of_pairs(self, snr: Array, receiver: IntArray, senders: int) -> Array:
         """Return the mean SNR [i, j] of sender j at sender i's receiver if `senders` send simultaneously per cell.
 
-        `receiver` [n] is the index of each sender's receiver. `snr` [n, n] is the SNR with the gains of all antennas
-        added up; the result is the SNR after combining.
+        `receiver` [n] is the index of each sender's receiver. `snr` [n, n] is the SNR if the gains of all antennas add
+        up; the result is the SNR after combining.
         """
         single = snr / self.antennas
         nulled = (receiver[:, None] == receiver[None, :]) & self.NULLS

@@ -10,7 +10,7 @@ from fednet_emu.arrays import Array, Mask
 
 
 class Decoded(NamedTuple):
-    """SINR of each signal when the cancellation reaches it, and whether the receiver decodes the signal."""
+    """Linear SINR of each signal after cancellation of stronger signals, and whether the signal is decoded."""
 
     sinr: Array
     decoded: Mask
@@ -34,13 +34,14 @@ def sum_of_others(power: Array, axis: int = -1) -> Array:
 def successive_cancellation(
     received_w: Array, noise_w: Array | float, threshold: float = 0.0, residual: float = 0.0
 ) -> Decoded:
-    """Uplink NOMA: decode and subtract signals from the strongest to the weakest, until one is below the threshold.
+    """Return the SINRs in uplink NOMA with successive interference cancellation, and which signals are decoded.
 
-    `received_w` [..., n] are the powers, `noise_w` is broadcast with [..., 1], and a share `residual` of a decoded
-    signal remains as interference. With threshold 0 and residual 0, the rates log2(1 + SINR) add up to log2(1 + sum of
-    all powers / noise) exactly (Tse and Viswanath, Fundamentals of Wireless Communication, section 6.1). A signal that
-    is not decoded interferes with all weaker signals, which then also fail at the same threshold. Equal powers are
-    decoded in the given order.
+    Signals are decoded and subtracted from the strongest to the weakest, until the SINR of a signal is below the linear
+    `threshold`. `received_w` [..., n] are the received powers in W, `noise_w` in W is broadcast with [..., 1], and a
+    share `residual` of a decoded signal remains as interference. With threshold 0 and residual 0, the rates log2(1 +
+    SINR) add up to log2(1 + sum of all powers / noise) exactly (Tse and Viswanath, Fundamentals of Wireless
+    Communication, section 6.1). A signal that is not decoded interferes with all weaker signals, which then also fail
+    at the same threshold. Signals of equal power are decoded in the given order.
     Ignored here: errors that propagate from a wrongly decoded signal, except through `residual`.
     """
     rows_w = np.ascontiguousarray(received_w, np.float64).reshape(-1, received_w.shape[-1])

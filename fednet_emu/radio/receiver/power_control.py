@@ -17,11 +17,14 @@ RESOURCE_BLOCK_HZ = 180e3
 
 
 class PowerControl(Component):
-    """Determines the transmit powers of senders that share a band."""
+    """Rule that determines the transmit powers of senders that share a band."""
 
     @abstractmethod
     def powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
-        """Return the radiated powers [n] in W, given the maximum powers [n] and mean link gains [n] of the senders."""
+        """Return the radiated powers [n] in W of senders with the maximum powers [n] in W and the mean link gains [n].
+
+        `noise_w` is the noise power in W over the bandwidth `bandwidth_hz` in Hz.
+        """
 
 
 class FullPower(PowerControl):
@@ -37,13 +40,14 @@ class OpenLoop(PowerControl):
     """Fractional path-loss compensation of LTE and NR: min(P_max, P0 + 10 log10(M) + alpha PL) in dBm.
 
     Source: TS 38.213 clause 7.1.1 for the uplink data channel. P_max is the maximum power in dBm, and PL the path loss
-    in dB. M is the bandwidth in resource blocks of 180 kHz, so the formula holds for every subcarrier spacing.
+    in dB. M is the bandwidth in resource blocks of 180 kHz, so the formula is valid for every subcarrier spacing.
     Ignored here: closed-loop commands, the offset that depends on the transport format, and errors of path-loss
     estimates.
     """
 
     target_dbm: float
-    """Target P0 in dBm of the received power per resource block with full compensation; usually -80 to -110."""
+    """Target P0 in dBm of the received power per resource block if the path loss is fully compensated; usually -80 to
+    -110."""
     compensation: float = Field(default=1.0, ge=0, le=1)
     """Share alpha of the path loss that is compensated: 0.8 favours devices near the base station, 1 favours none."""
 
@@ -59,14 +63,14 @@ class TargetSnr(PowerControl):
     """
 
     target_snr_db: float
-    """Target SNR in dB of every sender, without interference and averaged over fading."""
+    """Target SNR in dB of every sender, averaged over fading; interference is not included."""
 
     def powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
         return np.minimum(max_power_w, db_to_linear(self.target_snr_db) * noise_w / gain)
 
 
 class Feasibility(NamedTuple):
-    """Result of `feasibility`: True if feasible, the spectral radius, and the minimum powers in W or infinity."""
+    """Whether SINR targets are feasible, the spectral radius, and the minimum powers [n] in W (infinity if none)."""
 
     feasible: bool
     spectral_radius: float

@@ -18,7 +18,7 @@ from fednet_emu.radio.propagation.link import LinkDraws
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """Building entry of each link: whether the device is indoors, the indoor distance, and the entry loss."""
+    """Building entry of each link: whether the device is indoors, its indoor distance, and the building entry loss."""
 
     indoor: Mask  # whether the device is indoors
     depth_m: Array  # indoor part of the horizontal distance in m; zero for outdoor devices
@@ -30,7 +30,7 @@ class Buildings(Component):
 
     @abstractmethod
     def enter(self, carrier_hz: float, draws: LinkDraws, depth_m: Array) -> Entry:
-        """Return the building entry of each link; `depth_m` is each device's indoor distance in m by the site model."""
+        """Return the building entry of each link; `depth_m` is the distance in m inside the building if indoors."""
 
 
 class NoBuildings(Buildings):
@@ -84,15 +84,16 @@ class OutdoorToIndoorBelow6GHz(Buildings):
 
 
 def lesser_of_two_depths_m(uniform: Array, deepest_m: float) -> Array:
-    """Return a quantile of the smaller of two independent depths, both uniform on (0, `deepest_m`) (clause 7.4.3.1).
+    """Return the indoor distance in m: the smaller of two depths, both uniform on (0, `deepest_m`) (clause 7.4.3.1).
 
-    The distribution is P(depth < x) = 1 - (1 - x / deepest)^2, where deepest is 25 m in cities and 10 m in rural areas.
+    The result is the quantile at `uniform` of the distribution P(depth < x) = 1 - (1 - x / deepest)^2, where deepest is
+    25 m in cities and 10 m in rural areas.
     """
     return deepest_m * (1.0 - np.sqrt(1.0 - uniform))
 
 
 def _wall_db(carrier_hz: float, glass_share: float, glass_db: float, concrete_share: float) -> float:
-    """Return the loss in dB through a wall of glass, with the loss `glass_db`, and concrete (Table 7.4.3-2)."""
+    """Return the loss in dB through a wall of concrete and of glass with the loss `glass_db` in dB (Table 7.4.3-2)."""
     concrete_db = 5.0 + 4.0 * carrier_ghz(carrier_hz)
     glass, concrete = (float(10.0 ** (-loss_db / 10.0)) for loss_db in (glass_db, concrete_db))
     return 5.0 - 10.0 * float(log10(glass_share * glass + concrete_share * concrete))

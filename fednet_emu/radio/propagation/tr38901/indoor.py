@@ -17,8 +17,8 @@ from fednet_emu.radio.propagation.link import Hop, LinkDraws
 class IndoorOffice(SitePathLoss):
     """Base stations under the ceiling of an office (InH); 3D distances up to 150 m.
 
-    Shadowing is 3 dB with line of sight and 8.03 dB without, correlated over 10 and 6 m. Line of sight is correlated
-    over 10 m (Table 7.6.3.1-2). Links shorter than 1 m count as 1 m.
+    Shadowing is 3 dB with line of sight and 8.03 dB without, with correlation distances of 10 m and 6 m. The
+    correlation distance of line of sight is 10 m (Table 7.6.3.1-2). Links shorter than 1 m count as 1 m.
     Ignored here: individual walls and floors, antenna heights except in the 3D distance.
     """
 
@@ -44,13 +44,13 @@ class IndoorOffice(SitePathLoss):
 
 
 def inh_mixed_los_probability(distance_2d_m: Array) -> Array:
-    """Probability of line of sight in an office with rooms and corridors."""
+    """Return the probability of line of sight in an office with rooms and corridors, at horizontal distances in m."""
     near = exp(-np.maximum(distance_2d_m - 1.2, 0.0) / 4.7)
     return np.where(distance_2d_m < 6.5, near, 0.32 * exp(-(distance_2d_m - 6.5) / 32.6))
 
 
 def inh_open_los_probability(distance_2d_m: Array) -> Array:
-    """Probability of line of sight in an open-plan office."""
+    """Return the probability of line of sight in an open-plan office, at horizontal distances in m."""
     near = exp(-np.maximum(distance_2d_m - 5.0, 0.0) / 70.8)
     return np.where(distance_2d_m <= 49.0, near, 0.54 * exp(-(distance_2d_m - 49.0) / 211.7))
 
@@ -59,7 +59,7 @@ Hall = Literal["SL", "DL", "SH", "DH", "HH"]
 
 
 class Clutter(NamedTuple):
-    """Clutter (machines) of a hall: the share of the floor that it covers, and a machine's width and height in m."""
+    """Clutter (machines) of a hall: the covered share of the floor, and the width and the height of a machine in m."""
 
     density: float
     size_m: float
@@ -71,10 +71,10 @@ CALIBRATION = {"S": Clutter(0.2, 10.0, 2.0), "D": Clutter(0.6, 2.0, 6.0)}
 
 UNSEEN = {"SL": (33.0, 25.5, 5.7), "DL": (18.6, 35.7, 7.2), "SH": (32.4, 23.0, 5.9), "DH": (33.63, 21.9, 4.0)}
 """Loss without line of sight by hall, in dB: constant, slope per decade of distance, and standard deviation of the
-shadowing. The loss also has the term 20 log10(f)."""
+shadowing. The loss also has the term 20 log10(f) with the frequency f in GHz."""
 
 SEEING_LESS, OVERLOOKED = ("SL", "DL", "SH", "DH"), ("SH", "DH")
-"""Halls in which clutter may block line of sight, and halls whose formulas depend on the height of the clutter."""
+"""Types of halls in which clutter may block line of sight, and types whose formulas depend on the clutter height."""
 
 
 class IndoorFactory(SitePathLoss):
@@ -109,7 +109,7 @@ class IndoorFactory(SitePathLoss):
 
     @property
     def clutter(self) -> Clutter:
-        """The clutter of the hall; values that are not set are those of the calibration in TR 38.901."""
+        """The clutter of the hall; values that are not set are taken from the calibration of TR 38.901."""
         standard = CALIBRATION[self.hall[0]] if self.hall != "HH" else CALIBRATION["S"]
         own = (self.clutter_density, self.clutter_size_m, self.clutter_height_m)
         return Clutter(*(value if mine is None else mine for mine, value in zip(own, standard, strict=True)))
@@ -134,14 +134,14 @@ class IndoorFactory(SitePathLoss):
 
 
 def inf_los_loss_db(distance_3d_m: Array, carrier_hz: float) -> Array:
-    """Return the loss in dB in a hall with line of sight."""
+    """Return the path loss in dB in a factory hall with line of sight, at distances in m."""
     return np.asarray(31.84 + 21.5 * log10(distance_3d_m) + 19.0 * log10(carrier_ghz(carrier_hz)))
 
 
 def inf_nlos_loss_db(distance_3d_m: Array, carrier_hz: float, hall: str) -> Array:
-    """Return the loss in dB without line of sight.
+    """Return the path loss in dB in a factory hall without line of sight, at distances in m.
 
-    It is at least the loss with line of sight and, in DL halls, at least the loss in SL halls.
+    The loss is at least the loss with line of sight and, in halls of type DL, at least the loss in halls of type SL.
     """
     constant_db, slope_db, _ = UNSEEN[hall]
     term_db: Array = constant_db + slope_db * log10(distance_3d_m) + 20.0 * log10(carrier_ghz(carrier_hz))

@@ -31,9 +31,9 @@ class RuralMacro(SitePathLoss):
     """Rural macro cells (RMa): base stations at heights of 10 to 150 m, devices at 1 to 10 m, distances up to 10 km.
 
     Without line of sight, distances go up to 5 km. Shadowing with line of sight is 4 dB up to the breakpoint and 6 dB
-    beyond; without line of sight and indoors, 8 dB. It is correlated over 37 m with line of sight and 120 m without.
-    Line of sight is correlated over 60 m (Table 7.6.3.1-2). Indoor devices are up to 10 m inside a building. Horizontal
-    distances below 10 m count as 10 m.
+    beyond; without line of sight and indoors, 8 dB. Its correlation distance is 37 m with line of sight and 120 m
+    without. The correlation distance of line of sight is 60 m (Table 7.6.3.1-2). Indoor devices are up to 10 m inside a
+    building. Horizontal distances below 10 m count as 10 m.
     Ignored here: hills, forests and the curvature of the earth.
     """
 
@@ -81,15 +81,16 @@ class RuralMacro(SitePathLoss):
 
 
 def rma_breakpoint_m(hop: Hop, carrier_hz: float) -> Array:
-    """Return the breakpoint, beyond which the loss with line of sight grows by 40 dB per decade of distance.
+    """Return the breakpoint in m, beyond which the loss with line of sight grows by 40 dB per decade of distance.
 
-    It is 2 pi h_BS h_UT f / c in m, where h_BS and h_UT are the antenna heights of base station and device.
+    It is 2 pi h_BS h_UT f / c, where h_BS and h_UT are the antenna heights of base station and device, f is the carrier
+    frequency and c the speed of light.
     """
     return 2.0 * math.pi * hop.high_m * hop.low_m * carrier_hz / SPEED_OF_LIGHT_M_S
 
 
 def rma_los_loss_db(hop: Hop, carrier_hz: float, building_height_m: float) -> Array:
-    """Return the rural loss in dB with line of sight; its two formulas differ by at most 0.001 dB at the breakpoint."""
+    """Return the rural loss in dB with line of sight; the two formulas differ by at most 0.001 dB at the breakpoint."""
     breakpoint_m = rma_breakpoint_m(hop, carrier_hz)
     far_db = _near_db(breakpoint_m, carrier_hz, building_height_m) + 40.0 * log10(hop.distance_3d_m / breakpoint_m)
     near_db = _near_db(hop.distance_3d_m, carrier_hz, building_height_m)
@@ -97,7 +98,7 @@ def rma_los_loss_db(hop: Hop, carrier_hz: float, building_height_m: float) -> Ar
 
 
 def rma_nlos_term_db(hop: Hop, carrier_hz: float, building_height_m: float, street_width_m: float) -> Array:
-    """Return the formula's loss in dB without line of sight; callers use at least the loss with line of sight."""
+    """Return the fitted loss in dB without line of sight; callers raise it to the loss with line of sight if lower."""
     h_bs, h_ut, h, w = hop.high_m, hop.low_m, building_height_m, street_width_m
     return np.asarray(
         161.04

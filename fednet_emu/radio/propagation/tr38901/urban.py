@@ -21,8 +21,8 @@ class UrbanMacro(SitePathLoss):
     """Urban macro cells (UMa) with base stations above the roofs; devices at heights of 1.5 to 22.5 m, up to 5 km away.
 
     The formulas are fitted for base stations at 25 m; other heights are used in the formulas without a check. Shadowing
-    is 4 dB with line of sight, 6 dB without and 7 dB indoors, correlated over 37, 50 and 7 m. Horizontal distances
-    below 10 m count as 10 m. For devices at 13 m and above, the effective environment height is random.
+    is 4 dB with line of sight, 6 dB without and 7 dB indoors, with correlation distances of 37, 50 and 7 m. Horizontal
+    distances below 10 m count as 10 m. For devices at 13 m and above, the effective environment height is random.
     Ignored here: terrain, streets, antenna patterns, and the correlation of the environment height between devices.
     """
 
@@ -45,7 +45,7 @@ class UrbanMicro(SitePathLoss):
 
     The formulas are fitted for base stations at 10 m; other heights are used in the formulas without a check, so links
     between two handsets at 1.5 m are an extrapolation. Shadowing is 4 dB with line of sight, 7.82 dB without and 7 dB
-    indoors, correlated over 10, 13 and 7 m. Horizontal distances below 10 m count as 10 m.
+    indoors, with correlation distances of 10, 13 and 7 m. Horizontal distances below 10 m count as 10 m.
     Ignored here: the layout of the streets (corners, crossings), vehicles, antenna patterns.
     """
 
@@ -72,7 +72,7 @@ def uma_los_loss_db(hop: Hop, carrier_hz: float, environment_m: Array) -> Array:
 
 
 def uma_nlos_term_db(hop: Hop, carrier_hz: float) -> Array:
-    """Return the formula's loss in dB without line of sight; callers use at least the loss with line of sight."""
+    """Return the fitted loss in dB without line of sight; callers raise it to the loss with line of sight if lower."""
     return np.asarray(
         13.54 + 39.08 * log10(hop.distance_3d_m) + 20.0 * log10(carrier_ghz(carrier_hz)) - 0.6 * (hop.low_m - 1.5)
     )
@@ -88,20 +88,20 @@ def umi_los_loss_db(hop: Hop, carrier_hz: float) -> Array:
 
 
 def umi_nlos_term_db(hop: Hop, carrier_hz: float) -> Array:
-    """Return the street canyon loss in dB without line of sight; callers use at least the loss with line of sight."""
+    """Return the fitted loss in dB in a street canyon without line of sight; callers use at least that with it."""
     return np.asarray(
         22.4 + 35.3 * log10(hop.distance_3d_m) + 21.3 * log10(carrier_ghz(carrier_hz)) - 0.3 * (hop.low_m - 1.5)
     )
 
 
 def umi_los_probability(outdoor_m: Array) -> Array:
-    """Return the probability of line of sight in a street canyon; `outdoor_m` is the outdoor part of the distance."""
+    """Return the probability of line of sight in a street canyon; `outdoor_m` is the outdoor distance in m."""
     far_m = np.maximum(outdoor_m, 18.0)
     return 18.0 / far_m + exp(-far_m / 36.0) * (1.0 - 18.0 / far_m)
 
 
 def uma_los_probability(outdoor_m: Array, device_height_m: Array) -> Array:
-    """Return the probability of line of sight to a station above the roofs, higher for devices above 13 m."""
+    """Return the probability of line of sight to a station above the roofs; it increases with heights above 13 m."""
     far_m = np.maximum(outdoor_m, 18.0)
     street = 18.0 / far_m + exp(-far_m / 63.0) * (1.0 - 18.0 / far_m)
     high = _above_13_m(device_height_m) * 1.25 * power(far_m / 100.0, 3.0) * exp(-far_m / 150.0)
@@ -109,12 +109,10 @@ def uma_los_probability(outdoor_m: Array, device_height_m: Array) -> Array:
 
 
 def uma_environment_height_m(hop: Hop, uniform: Array) -> Array:
-    """Return the effective environment height in m.
+    """Return the effective environment height in m, a quantile at `uniform` (note 1 of Table 7.4.1-1).
 
-    It is 1 m or, for a device at a height h_UT of 13 m or more, also 12, 15, ... h_UT - 1.5.
-
-    It is 1 m with probability 1 / (1 + C), where C depends on the distance and on h_UT, else uniform over all other
-    values (note 1 of Table 7.4.1-1).
+    The height is 1 m for a device below 13 m. For a device at a height h_UT of 13 m or more, it is 1 m with probability
+    1 / (1 + C), where C depends on the distance and on h_UT; otherwise it is uniform over 12, 15, ... h_UT - 1.5 m.
     Ignored here: correlation between the links of one device to several base stations.
     """
     distance_m = hop.distance_2d_m
@@ -150,7 +148,7 @@ def _entry(buildings: AnyBuildings, carrier_hz: float, draws: LinkDraws, hop: Ho
 def _state(
     loss_db: Array, los: Mask, entry: Entry, sigma_db: tuple[float, float], correlation_m: tuple[float, float]
 ) -> Propagation:
-    """Return the state of links. Pairs are values (with, without) line of sight. Indoor shadowing is 7 dB over 7 m."""
+    """Return the state of links; pairs are values with and without line of sight. Indoor shadowing is 7 dB over 7 m."""
     return Propagation.of(
         loss_db + entry.loss_db,
         los,
