@@ -64,8 +64,8 @@ class Ifca(Synchronous):
 
 
 def lowest(losses: Sequence[float]) -> int:
-    """Return the index of the smallest of the `losses`; 0 if all losses are nan."""
-    return int(np.argmin(losses))
+    """Return the index of the smallest of the `losses`, ignoring nan; 0 if all losses are nan."""
+    return int(np.argmin(np.where(np.isnan(losses), np.inf, losses)))
 
 
 def best(model: FlatModel, vectors: Sequence[Tensor], x: Tensor, y: Tensor) -> int:

@@ -316,12 +316,14 @@ def test_fedrep_alone_is_training_by_turns() -> None:
 
 
 def test_a_device_chooses_the_model_that_fits() -> None:
-    """The number of the smallest loss; without samples the first."""
+    """The index of the smallest loss, also beside a model that diverged; without samples the first."""
     fed = small_federation()
     x, y = fed.task.data.x[:20], fed.task.data.y[:20]
     good = torch.linalg.lstsq(torch.cat([x, torch.ones(20, 1)], 1), y[:, None]).solution.squeeze(1)
 
     assert best(fed.task.model, [torch.zeros(10), good, -good], x, y) == 1
+    assert best(fed.task.model, [torch.full([10], torch.nan), torch.zeros(10), good], x, y) == 2
+    assert best(fed.task.model, [torch.full([10], torch.nan)] * 2, x, y) == 0
     assert best(fed.task.model, [torch.zeros(10), good], x[:0], y[:0]) == 0
 
 
