@@ -59,8 +59,8 @@ def run(
             `"fedprox"`. With a name, the settings that both kinds have are kept.
         model: a model that replaces the model of the scenario. It can be a component, the name of another kind, a
             `torch.nn.Module` with the initial parameters, or a function or class that creates a model. In the last
-            case, the seed determines the initial parameters, and the function is called with `input_shape` and
-            `outputs` if it has such parameters.
+            case, the seed determines the initial parameters. If the function has parameters `input_shape` or `outputs`,
+            these are passed.
         data: samples that replace the data of the scenario, or another kind of data set.
         data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
         timing_only: True to omit training; time, bits and energy stay the same.
@@ -137,23 +137,23 @@ def sweep(
 
     Args:
         study: a scenario, as for `run`, whose settings are varied by the grid; or the name or path of a study file.
-        grid: the axes of the grid; all combinations of their levels are run. An axis is a list for one key, named
-            variants, or lists that vary together.
+        grid: the axes of the grid. All combinations of their levels are run. An axis is a list of values for one key, a
+            mapping with named variants, or several lists whose values vary together.
         seeds: the number of seeds, counted from 0, or a list of seeds; by default 5 for a scenario.
         settings: settings of every run; the grid overrides these settings.
         target: the target of the runs, `{"accuracy": 0.9}` or `{"loss": 0.1}`.
         workers: number of simultaneous runs, each in its own process; by default one per core.
         out: the folder of the study, which gets the same content as from `fednet sweep`. Finished runs in the folder
-            are not repeated. None leaves no folder.
+            are not repeated. If it is None, the results are in a temporary folder.
         algorithm: as for `run`. An object whose class is defined in a notebook or script cannot be sent to other
-            processes, so its runs are executed in this process one after another.
+            processes. The runs are then executed in this process one after another.
         model: as for `run`.
         data: as for `run`.
         data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
         timing_only: True to omit training.
         ray: True to start a Ray cluster here and run the study on it, or the address of a Ray cluster.
-        track: `tensorboard`, `mlflow`, `wandb`, or import paths of trackers; each run is a run of the tracker, in a
-            group with the name of the study.
+        track: `tensorboard`, `mlflow`, `wandb`, or import paths of trackers. Each run of the study is a run of the
+            tracker, in a group with the name of the study.
         progress: True to show progress, False to hide it; None shows progress only in a terminal or a notebook.
 
     Raises:
@@ -173,7 +173,7 @@ def sweep(
 
 
 def study_of(command: str, study: ScenarioLike, varied: Mapping[str, Any] | None, keys: Mapping[str, Any]) -> StudyFile:
-    """Return the study in a study file, or a new study that varies a scenario. `keys` are the keys of the new study.
+    """Return the study that a study file describes, or a new study that varies a scenario with the given `keys`.
 
     Raises:
         ScenarioError: lists every problem of the study, or of its base scenario.
@@ -201,7 +201,7 @@ def swept(
     track: str | Iterable[str] = (),
     progress: bool | None = None,
 ) -> Study:
-    """Execute the unfinished runs of a study, and open the study."""
+    """Execute the unfinished runs of a study in the folder `out`, and return the results of the study."""
     names, folder = _prepared(track, out)
     with sweep_shown(progress) as show:
         ended = run_sweep(runs, folder, runner, data_dir=data_dir, track=names, on_event=show)
@@ -258,7 +258,7 @@ def search(
         trials: number of settings to try.
         settings: settings of every run.
         workers: number of simultaneous runs, each in its own process; by default one per core.
-        out: the folder of the search; None leaves no folder.
+        out: the folder of the search. If it is None, the results are in a temporary folder.
         data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
         timing_only: True to omit training.
         ray: True to start a Ray cluster here and run the search on it, or the address of a Ray cluster.
