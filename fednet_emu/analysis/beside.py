@@ -46,7 +46,7 @@ def rounds_beside(run: RunRecords) -> pd.DataFrame:
         One row for each round, with the columns `round` and `took_s`, the duration. `air_s` is the time in which at
         least one transfer is active, and `predicted_air_s` is this time for the predicted transfers. `compute_s` is the
         time in which a device computes but no transfer is active. `waiting_s` is the remaining time, for example for
-        program starts and polling.
+        program starts and polling for messages.
     """
     sent, computes, rounds = run.table("transfers"), run.table("computes"), run.table("rounds")
     known = run.table(MESSAGES)["predicted_s"].to_numpy()

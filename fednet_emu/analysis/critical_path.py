@@ -5,13 +5,13 @@ save.
 
 The search begins at the end of the round and proceeds backwards in time. Each step looks for the activity that ended at
 the current time and allowed the next activity to begin:
-- the end of a round follows the activity that the server waited for, or else any activity that ended at this time;
+- the end of a round follows the activity for which the server waited; if there is none, any activity that ended then;
 - a transfer that waited for its turn follows the previous transfer in the same band, and the path continues at the
   device of that previous transfer;
 - a transfer or computation of a device follows a reception, computation or transmission of this device, or, at a
   barrier, the last activity of another device;
-- with edge servers, the server is the cloud, and transfers of a cell belong to its edge server. A message on the
-  backhaul follows a reception or transmission of its sender.
+- if there are edge servers, the server is the cloud, and transfers of a cell belong to the edge server of the cell. A
+  message on the backhaul follows a reception or transmission of its sender.
 
 If no activity ended at the current time, the preceding time is a pause, or a device is absent. If a deadline ended the
 last transfers of a round or edge round, the whole round or edge round is assigned to the deadline. If an activity began
@@ -45,7 +45,8 @@ SETUP, ACCESS, GAPS, TAIL = "setup", "access", "gaps", "tail"
 """Names of four phases of a transfer: connection setup, wait for channel access, waits for acknowledgements, and delay
 from the last bit on the air to its reception. The other phases are the wait for a turn and the time on the air."""
 PHASES = ("connection_setup_s", "grant_delay_s", "ack_wait_s", "reception_delay_s")
-"""Columns of the table of transfers with the durations of four phases in s, in the order set-up, access, gaps, tail."""
+"""Columns of the table of transfers with the durations in s of connection set-up, channel access, waits for
+acknowledgements, and reception delay."""
 OTHERS, BEHIND, AMONG = "others", "behind others", "behind devices"
 """Kinds of delays in a band that is shared with other users (background traffic): air time that is taken by files of
 other users, the wait for a turn behind other users, and the wait for a turn behind other devices."""
@@ -111,9 +112,9 @@ class Activity:
     """
 
     def before(self, since: int, until: int) -> Iterator[tuple[str, int, int, float]]:
-        """Yield the phases of the activity between two times in ns, latest first; acknowledgements precede air time.
+        """Yield the phases of the activity between two times in ns, latest first.
 
-        Each item is (kind, start in ns, end in ns, energy in J).
+        Each item is (kind, start in ns, end in ns, energy in J). Waits for acknowledgements precede the air time.
         """
         left_ns = min(until, self.ended_ns - self.reception_delay_ns)
         yield TAIL, max(since, left_ns), until, 0.0
@@ -398,7 +399,7 @@ class Remedy:
     """Number of rounds until as many updates have arrived as in the original run. None if the number of rounds is the
     same."""
     problem: str = ""
-    """The reason why `simulated_s` is unknown, or the kind of activity that takes longer with the remedy."""
+    """The reason why `simulated_s` is unknown, or the kind of activity whose time increases due to the remedy."""
 
     def gain(self, took_s: float) -> str:
         """Return a text about the time that the remedy saves, or about the reason why this time is unknown.

@@ -118,7 +118,7 @@ class DataSplit:
         return cls(train, test)
 
     def frame(self) -> pd.DataFrame:
-        """Return the table `data_split` of training and test samples. A label without samples has one row with 0."""
+        """Return the table `data_split` of all samples. A label without samples has one row with 0 samples."""
         import pandas as pd
 
         tables = [part.frame(name) for name, part in zip(PARTS, (self.train, self.test), strict=True)]

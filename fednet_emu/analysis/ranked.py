@@ -55,9 +55,8 @@ class Ranked:
     """Minimum and maximum cost at which runs of the compared pairs ended early. NaN if no run ended early."""
     p: float
     """The p-value: the probability of mean costs at least as far apart under the hypothesis that all settings up to
-    this rank are equally good. If it is below the significance level, the setting is not in the set of settings that
-    may be the best. NaN if the setting is not ranked, or if it is in this set only because more of its runs reached the
-    target.
+    this rank are equally good. If it is at most 0.05, the setting is not in the set of settings that may be the best.
+    NaN if the setting is not ranked, or if it is in this set only because more of its runs reached the target.
     """
     may_be_best: bool
     seeds_needed: float
@@ -110,7 +109,7 @@ class Ranked:
 
     @property
     def more_seeds(self) -> int:
-        """Number of additional seeds, after which `seeds_needed` seeds are available; at least 1."""
+        """Number of additional seeds that are required for a total of `seeds_needed` seeds; at least 1."""
         return max(1, int(self.seeds_needed) - len(self.costs))
 
 

@@ -52,7 +52,7 @@ class Course:
 def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float] | None = None) -> RankedSettings:
     """Rank the settings of a study by the cost `minimised` (a key of `COSTS`) to reach the target of the study.
 
-    `limits` are upper limits of costs, by name. A run that exceeds a limit counts as not reaching the target.
+    `limits` are upper limits of costs, by name. A run that exceeds a limit before it reaches the target has missed it.
 
     Raises:
         FednetError: the cost or the target does not exist, settings learn different data or have no common seed, no run

@@ -29,7 +29,7 @@ TRIALS, SEARCH = "trials.csv", "search.json"
 class SearchRecords(TextResult):
     """The records of a search for the best settings: trials, finalists and importance of parameters.
 
-    Trials are settings that were run with few seeds. Finalists are the best trials, which were run with more seeds.
+    Trials are settings that were tried with few seeds. Finalists are the best trials, which were run with more seeds.
     """
 
     name: str

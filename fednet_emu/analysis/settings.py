@@ -181,7 +181,7 @@ class Names:
 
 
 def with_unit(value: float, unit: str) -> str:
-    """Return a value with its unit as text, such as `1 MHz`. Units in `PREFIXED` have a decimal prefix."""
+    """Return a value with its unit as text, such as `1 MHz`. Only units in `PREFIXED` can have a decimal prefix."""
     size, prefix = 1.0, ""
     if unit in PREFIXED and value:
         size, prefix = next((pair for pair in PREFIXES if abs(value) >= pair[0]), PREFIXES[-1])

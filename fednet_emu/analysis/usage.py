@@ -211,7 +211,7 @@ def _cause(cause: str) -> str:
 
 
 def turn_s(usage: Usage) -> Array:
-    """Return the mean busy or waiting time of each device per update, in seconds [devices]; NaN without updates.
+    """Return the mean time per update in s [devices] for which each device is busy or waits; NaN if it has no updates.
 
     Each computation of a device counts as an update. For a device that never computes, each uplink counts instead.
     """
