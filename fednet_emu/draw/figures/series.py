@@ -405,8 +405,8 @@ FEDUL_PANELS = {
 INSTANTS = 1000
 """Number of points of each charge curve if there are more than `FEW` batteries."""
 FEW = 8
-"""Maximum number of devices whose lines are labelled. With more devices, lines are thin, and only the median line is
-labelled."""
+"""Maximum number of devices whose lines are labelled. If there are more devices, lines are thin, and only the median
+line is labelled."""
 
 
 def aspire_figure(tables: Tables) -> Figure:
