@@ -68,10 +68,10 @@ class TransferRow(NamedTuple):
 
 
 class PhaseColumns(NamedTuple):
-    """The columns from `grant_delay_s` on exist in runs with delays other than airtime. `size_bit` then has no headers.
+    """The columns from `grant_delay_s` on exist only in runs with delays other than airtime.
 
-    The phases of a transfer from request to end are set-up, access, the wait for a turn, the airtime with gaps, and the
-    tail.
+    In these runs, `size_bit` excludes headers. The phases of a transfer from request to end are connection set-up,
+    access to the channel, the wait for a turn, the airtime with waits for acknowledgements, and the reception delay.
     """
 
     grant_delay_ns: Annotated[int, Column(np.int64, seconds=True, hashed="access_ns")]
@@ -85,11 +85,11 @@ class PhaseColumns(NamedTuple):
     wire_bit: Number
     """size of payload and headers"""
     ack_bit: Annotated[int, Column(np.int64, hashed="reverse_bit")]
-    """size of the receiver's acknowledgements, which take no airtime"""
+    """size of the receiver's acknowledgements, for which no airtime is modelled"""
 
 
 class SharedColumns(NamedTuple):
-    """The column `others_s` exists only in runs with `traffic`."""
+    """The column `others_s` exists only in runs with other users of the network (setting `traffic`)."""
 
     others_s: Measure
     """delay due to files of other users. On the air, it is the integral over time of 1 - (share of the band) / (share
@@ -101,7 +101,7 @@ class TrafficRow(NamedTuple):
     """One row for each file of another user, sorted by end time; present only if `traffic` is set."""
 
     traffic_class: Annotated[int, Column(np.int32)]
-    """name of the class of users"""
+    """name of the class of other users, as in the setting `traffic`"""
     user: Device
     """index of the user in its class"""
     direction: Annotated[int, Column(np.int8, words=KINDS)]
@@ -109,7 +109,7 @@ class TrafficRow(NamedTuple):
     cell: Annotated[int, Column(np.int32, digest=False)]
     """index of the cell in which the file is sent, from 0"""
     slice: Annotated[int, Column(np.int32, digest=False)]
-    """name of the network slice (share of the band) in which the file is sent"""
+    """name of the network slice in which the file is sent"""
     size_bit: Number
     """size of the file and its headers"""
     requested_ns: Time
