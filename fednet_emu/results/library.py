@@ -78,13 +78,13 @@ def check(
         scenario: a name of the library, a path, a mapping with the keys of a scenario file, or a `Scenario`.
         seed: a seed that replaces the seed of the scenario.
         settings: changes to the scenario, for example `{"algorithm.lr": 0.05}`.
-        data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
+        data_dir: the folder with data sets; None for the value of the environment variable FEDNET_DATA.
 
     Warns:
-        ScenarioWarning: a part of the scenario is suspicious, for example devices that are out of reach.
+        ScenarioWarning: a setting of the scenario is suspicious, for example because devices are out of range.
 
     Raises:
-        ScenarioError: lists every problem of the scenario with its place.
+        ScenarioError: the scenario is invalid. The error lists every problem with its location.
         Deadlock: the algorithm waits in its first round for an event that can never happen.
     """
     _, outlook = scenario_of(scenario, settings, data_dir=data_dir, seed=seed)

@@ -68,7 +68,7 @@ class LivePlan(NamedTuple):
         force: bool = False,
         on_start: Callable[[str], None] = lambda _what: None,
     ) -> Run:
-        """Run the scenario live and return the results. `on_start` receives a sentence at each step of the start."""
+        """Run the scenario live and return the results. `on_start` is called with a sentence at each start-up step."""
         play_live(self.outlook, self.name, self.folder, self.commands, options, force=force, on_start=on_start)
         return Run.opened(self.folder)
 
@@ -107,11 +107,11 @@ def live(
         hold_s: time in s for which a link still counts as transmitting after its queue has become empty.
         tcp: TCP congestion control algorithm; None for the setting of the host.
         boot_s: maximum wait in s until the server accepts connections, or until a Flower app begins.
-        data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
+        data_dir: the folder with data sets; None for the value of the environment variable FEDNET_DATA.
         force: True to replace an existing run in the folder, once the new run has ended.
 
     Raises:
-        ScenarioError: a part of the scenario cannot be run live.
+        ScenarioError: the scenario has settings that are not possible in a live run.
         FednetError: this machine lacks a requirement, or a command is invalid.
         AppFailed: a program has ended with an error.
         DataError: the folder cannot be used.
