@@ -1,4 +1,4 @@
-"""Paths that users give, and the folder of recorded data and data sets."""
+"""Check and resolve paths that users specify, and locate files in the folder of recorded data and data sets."""
 
 from __future__ import annotations
 
