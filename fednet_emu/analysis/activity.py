@@ -1,4 +1,4 @@
-"""Activities of devices and occupancy of bands over time, as bars of a timeline and as shares of time."""
+"""Compute the activities of devices over time (as bars of a timeline and as shares of time), and the use of bands."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ def activity_bars(
 ) -> pd.DataFrame:
     """Return the activities of all devices between `from_s` and `until_s` (simulated seconds), clipped to this window.
 
-    A transfer has a bar for each participating device. The wait for the channel is a bar of the sender, or of the
-    receivers if the server sends.
+    A transfer is an activity of each device that sends or receives it. The wait for the channel before a transfer is an
+    activity of the sender, or of the receivers if the server sends.
 
     Returns:
-        One row per bar: `device`; `activity`, which is a direction, `compute` or `waiting`; `started_s`, `ended_s`; and
-        `failed`, which is True if the transfer was lost for this device or the computation was stopped.
+        One row for each activity, which is a bar in a timeline. The columns are `device`; `activity` (uplink, downlink,
+        sidelink, `compute` or `waiting`); `started_s` and `ended_s` in simulated seconds; and `failed`, which is True
+        if the transfer was lost for this device or the computation was stopped.
     """
     transfers = transfers[transfers["requested_s"] < until_s]
     parts = _parts(transfers, receptions)
@@ -52,8 +53,8 @@ def activity_bars(
 def first_rounds_end_s(rounds: pd.DataFrame, transfers: pd.DataFrame, computes: pd.DataFrame) -> float:
     """Return the end of the third round, or of the last ended round if fewer have ended, in simulated seconds.
 
-    If no round has ended, the result is the time at which three computations per device have ended on average. Without
-    computations, it is the end of the last transfer, and without any ended activity it is 0.
+    If no round has ended, the result is the time at which three computations per device have ended on average. If no
+    computation has ended, it is the end of the last transfer. If no transfer has ended either, it is 0.
     """
     ended_s = np.sort(rounds["ended_s"].dropna().to_numpy())
     if ended_s.size:
@@ -80,21 +81,18 @@ def _parts(transfers: pd.DataFrame, receptions: pd.DataFrame) -> pd.DataFrame:
 
 
 BINS = 480
-"""Number of time intervals for which shares of activities are computed: about one per pixel of a page column."""
+"""Number of time intervals for which shares of activities are computed. It is about the width of a figure in pixels."""
 
 
 def state_shares(bars: pd.DataFrame, devices: int, edges_s: Array) -> dict[str, Array]:
-    """Return the average share of devices in each activity during each time interval. All other devices are idle.
+    """Return for each activity the fraction of devices [intervals] that perform it, averaged over each time interval.
 
-    A device with simultaneous activities counts once in each of these activities.
+    A device with several simultaneous activities counts once in each of these activities.
 
     Args:
         bars: the activities; see `activity_bars`.
         devices: number of devices, including idle devices.
         edges_s: edges of the intervals [intervals + 1], in simulated seconds.
-
-    Returns:
-        The shares [intervals] of each activity.
     """
     widths_s = np.diff(edges_s)
     return {
@@ -118,8 +116,8 @@ SORTS: dict[str, Callable[[pd.DataFrame], pd.Series[bool]] | None] = {
     "busy": lambda bars: bars["activity"] != WAITING,
     "lost": lambda bars: bars["failed"],
 }
-"""Functions by which devices are sorted: by device number, or by the total duration of some activities, longest first.
-"""
+"""Orders of the devices, by name. Each function returns a mask of activities, and devices are sorted by the total
+duration of these activities, longest first. None stands for the order by device number."""
 
 
 def ranked(bars: pd.DataFrame, sort: str) -> list[int]:
@@ -133,7 +131,7 @@ def ranked(bars: pd.DataFrame, sort: str) -> list[int]:
 
 
 def spread(ranking: list[int], count: int) -> list[int]:
-    """Return `count` evenly spaced devices of a sorted list, including the first and the last."""
+    """Return `count` evenly spaced devices of a sorted list, with the first and the last; all if there are fewer."""
     places = np.linspace(0, len(ranking) - 1, min(count, len(ranking)))
     return [ranking[place] for place in np.round(places).astype(int).tolist()]
 
@@ -166,7 +164,7 @@ def time_split(bars: pd.DataFrame, devices: int, simulated_s: float) -> dict[str
 
 
 class _Edges:
-    """The time axis of each device, divided into pieces at the start and end of each activity of the device."""
+    """The time axis of each device, divided into intervals at the start and end of each activity of the device."""
 
     def __init__(self, device: Array, started_s: Array, ended_s: Array) -> None:
         both, at_s = np.concatenate([device, device]), np.concatenate([started_s, ended_s])
@@ -188,22 +186,23 @@ MOST_BINS, FEWEST_BINS = 480, 40
 
 @dataclass(frozen=True)
 class Use:
-    """Occupancy of the band of one direction in one cell over time intervals."""
+    """Occupancy of a radio band (one cell and one direction) in successive time intervals."""
 
     kind: str
     """Direction of the band: uplink, downlink or sidelink."""
     cell: int
     """Index of the cell, or of the cluster for sidelinks."""
     one: Array
-    """The part of each time interval [intervals] during which exactly one transmission is on the air, from 0 to 1."""
+    """Fraction of each time interval [intervals] in which exactly one transmission is on the air, from 0 to 1."""
     several: Array
-    """The part of each time interval [intervals] during which several transmissions are on the air, from 0 to 1."""
+    """Fraction of each time interval [intervals] in which several transmissions are on the air, from 0 to 1."""
 
 
 def air_use(transfers: pd.DataFrame, simulated_s: float) -> tuple[Array, list[Use]]:
     """Return the edges [intervals + 1] of equal time intervals, in simulated seconds, and the occupancy of each band.
 
-    The more bands there are, the fewer are the intervals.
+    There are 40 to 480 intervals. The number decreases as the number of bands increases, which limits the amount of
+    data on a page.
     """
     on_air = transfers[transfers["started_s"].notna()]
     bands = on_air.groupby(["direction", "cell"], observed=True)
@@ -219,7 +218,7 @@ def air_use(transfers: pd.DataFrame, simulated_s: float) -> tuple[Array, list[Us
 
 
 def _senders(started_s: Array, ended_s: Array, edges_s: Array) -> tuple[Array, Array]:
-    """Return the part of each interval with one transmission on the air, and the part with several transmissions."""
+    """Return two fractions of each time interval [intervals]: with one and with several transmissions on the air."""
     at_s = np.concatenate([started_s, ended_s])
     step = np.repeat([1, -1], len(started_s))
     order = np.lexsort((step, at_s))  # ends come first, so that consecutive transmissions do not overlap
@@ -238,20 +237,20 @@ FOREVER_NS = 1 << 62
 
 @dataclass(frozen=True)
 class Window:
-    """A window of simulated time, and a selection of devices."""
+    """The time window, the devices and the order of devices that a timeline or trace shows."""
 
     from_s: float = 0.0
     """Start of the window, in simulated seconds."""
     until_s: float | None = None
     """End of the window, in simulated seconds. In a trace, None stands for the end of the run. In a timeline, None
-    stands for the end of the third round (the latest one of several runs). If `from_s` is not 0, it stands for the end
-    of the longest run.
+    stands for the end of the third round if `from_s` is 0, and otherwise for the end of the run. If a timeline shows
+    several runs, the latest of their ends is used.
     """
     devices: tuple[int, ...] | None = None
     """The devices to show; None for all devices."""
     sort: str | None = None
-    """Order of the devices in a timeline, one of `SORTS`. With None, devices are sorted by number, or by waiting time
-    if there are too many devices for one row each."""
+    """Order of the devices in a timeline, a key of `SORTS`. If it is None, devices are sorted by number, or by waiting
+    time if there are too many devices for one row each."""
 
     @classmethod
     def of(
@@ -265,11 +264,11 @@ class Window:
         return cls(from_s or 0.0, until_s, None if devices is None else tuple(sorted(set(devices))), sort)
 
     def check(self, runs: Sequence[RunRecords]) -> None:
-        """Check that the window is not empty, and that its sort order and devices exist.
+        """Check that the window is not empty, and that the sort order and the devices exist in the runs.
 
         Raises:
-            FednetError: the window ends before it begins, no device is selected, or a sort order or device does not
-                exist.
+            FednetError: the window begins before 0 s or does not end after its start, no device is selected, or a sort
+                order or device does not exist.
         """
         if not self.from_s >= 0:
             raise FednetError(f"from_s: must be at least 0, got {self.from_s:g} s; leave it out to begin with the run")
@@ -295,15 +294,15 @@ class Window:
 
     @property
     def until_ns(self) -> int:
-        """End of the window in a trace, in simulated nanoseconds."""
+        """End of the window in a trace, in simulated nanoseconds; 2^62 if the window has no end."""
         return FOREVER_NS if self.until_s is None or np.isinf(self.until_s) else round(self.until_s * 1e9)
 
     def overlaps(self, started_ns: IntArray, ended_ns: IntArray) -> Mask:
-        """Return a mask of the time spans that overlap the window."""
+        """Return a mask [n] of time spans that overlap the window. The starts and ends [n] are in simulated ns."""
         return np.asarray((ended_ns >= self.from_ns) & (started_ns <= self.until_ns))
 
     def has(self, device: IntArray) -> Mask:
-        """Return a mask of the devices that are shown."""
+        """Return a mask [n], which is True if the device with the index in `device` [n] is shown."""
         return np.ones(len(device), np.bool_) if self.devices is None else np.isin(device, self.devices)
 
 

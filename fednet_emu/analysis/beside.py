@@ -1,4 +1,4 @@
-"""Comparison of a live run (real programs in real time) with its prediction, for each transfer and each round."""
+"""Compare a live run (real programs in real time) with the emulator's prediction, for each transfer and each round."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from fednet_emu.analysis.run import RunRecords
 from fednet_emu.records.ledger import SERVER
 
 MESSAGES = "live_messages"
-"""Name of the table with the times of messages, which only live runs have."""
+"""Name of the table with measured and predicted times of messages. Only live runs (with real programs) have it."""
 
 
 def transfers_beside(run: RunRecords) -> pd.DataFrame:
-    """Return the transfers of a live run with measured and predicted times, sorted by measured end time.
+    """Return the transfers of a live run (real programs in real time) with their measured and predicted durations.
 
     Returns:
-        One row per transfer: `transfer`, `direction`, `device`, `loss_reason`; `took_s` and `predicted_s`, the measured
-        and the predicted time from request to end; and `error`, their difference divided by the predicted time. Three
-        columns show possible causes of the difference: `starved_s` is the time during which the send queue was empty,
-        `away_s` is the time during which the device was absent, and `repeated_byte` is the number of retransmitted
-        bytes.
+        One row for each transfer, sorted by measured end time. `took_s` and `predicted_s` are the measured and the
+        predicted time from request to end, and `error` is the difference of these times divided by the predicted time.
+        Three columns show possible causes of the difference. `starved_s` is the time during which the send queue was
+        empty, `away_s` is the time during which the device was absent, and `repeated_byte` is the number of
+        retransmitted bytes. The other columns are `transfer`, `direction`, `device` and `loss_reason`.
     """
     rows = run.table(MESSAGES).merge(run.table("transfers"), on="transfer")
     device = np.where(rows["sender"] == SERVER, rows["receiver"], rows["sender"])
@@ -40,12 +40,13 @@ def transfers_beside(run: RunRecords) -> pd.DataFrame:
 
 
 def rounds_beside(run: RunRecords) -> pd.DataFrame:
-    """Return the rounds of a live run, with their durations divided into parts.
+    """Return the duration of each round of a live run, divided into transmission, computation and waiting.
 
     Returns:
-        One row per round: `round`, `took_s`; `air_s`, the time during which at least one transfer is active;
-        `predicted_air_s`, the same for the predicted transfers; `compute_s`, the time during which a device computes
-        but no transfer is active; and `waiting_s`, the remaining time, such as program starts and polling for messages.
+        One row for each round, with the columns `round` and `took_s`, the duration. `air_s` is the time in which at
+        least one transfer is active, and `predicted_air_s` is this time for the predicted transfers. `compute_s` is the
+        time in which a device computes but no transfer is active. `waiting_s` is the remaining time, for example for
+        program starts and polling for messages.
     """
     sent, computes, rounds = run.table("transfers"), run.table("computes"), run.table("rounds")
     known = run.table(MESSAGES)["predicted_s"].to_numpy()

@@ -1,8 +1,6 @@
 """Compare two runs, two studies or two settings of a study, paired by seed.
 
-Each difference is given in numbers and as a sentence.
-
-The command line, Python and study pages show the same sentences.
+Each difference is given in numbers and as a sentence. The command line, Python and report pages use the same sentences.
 """
 
 from __future__ import annotations
@@ -32,8 +30,9 @@ EVERYWHERE = "all together"
 class Quantity:
     """A quantity of runs that is compared, and the words that describe a difference.
 
-    `row` formats several values in one unit. `phrase` is a sentence about B with two blanks. The first blank is the
-    amount of the difference; the second is `less` or `more`, the words for a lower and a higher value than with A.
+    `row` formats several values in one unit. `less` and `more` are the words for a lower and a higher value, such as
+    `sooner` and `later`. `phrase` is a format string for a sentence about setting B in comparison with setting A. Its
+    two placeholders are the amount of the difference and one of these words.
     """
 
     column: str
@@ -65,18 +64,18 @@ TO_TARGET = tuple(
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference B - A of one quantity, for one combination of levels of the other axes."""
+    """The difference B - A of one quantity between the settings A and B, for one combination of the other settings."""
 
     where: str
-    """The levels of the other axes; or `all together` if the difference is computed from each seed's mean over all
-    combinations of levels."""
+    """The levels of the axes in which A and B do not differ, as text. It is `all together` if the difference is
+    computed from the mean of each seed over all combinations of these levels."""
     quantity: Quantity
     values: Array
-    """The values of A and B [pairs, 2] for the seeds with both values."""
+    """The values of A and B [pairs, 2], for the seeds with which both A and B have a value."""
     known: tuple[int, int]
     """Number of seeds with a value in A, and number of seeds with a value in B."""
     of: int
-    """Number of seeds that A and B have in common, with or without values."""
+    """Number of seeds with which both A and B were run, even if the quantity has no value."""
     paired: Paired
     """Mean difference, paired by seed, with its 95 % interval and the p-value of the sign-change test."""
 
@@ -87,7 +86,7 @@ class Difference:
 
     @property
     def means(self) -> tuple[float, float]:
-        """Means of A and B over the pairs; NaN without pairs."""
+        """Means of A and B over the pairs of runs with equal seeds; NaN if there are no pairs."""
         mean_a, mean_b = self.values.mean(axis=0) if self.pairs else (np.nan, np.nan)
         return float(mean_a), float(mean_b)
 
@@ -104,17 +103,19 @@ class Difference:
 
     @property
     def is_partial(self) -> bool:
-        """True if A and B reached the target on different numbers of seeds, so some runs of one side are in no pair."""
+        """True if A and B reached the target with different numbers of seeds, so that some runs have no counterpart."""
         return self.quantity in TO_TARGET and self.known[0] != self.known[1]
 
 
 def compare(first: StudyRecords, second: StudyRecords) -> list[Difference]:
-    """Return the differences second - first for each common combination of levels, then over all combinations.
+    """Return the differences of scores and costs between two studies, `second` minus `first`, paired by seed.
 
-    Quantities that neither side measured are omitted. Costs to reach the target are omitted if the targets differ.
+    There is a difference for each combination of levels that the studies have in common, and one over all combinations.
+    Quantities that neither study measured are omitted. Costs to reach the target are omitted if the targets differ.
 
     Raises:
-        FednetError: no seed and combination is common to both sides, or one side has several cells for a combination.
+        FednetError: no seed and combination is common to both studies, or a study has several runs for a combination
+            and seed.
     """
     axes = [axis for axis in first.axes if axis in second.axes]
     for view in (first, second):
@@ -141,7 +142,10 @@ def compare(first: StudyRecords, second: StudyRecords) -> list[Difference]:
 
 
 def _cells(view: StudyRecords, other: StudyRecords, axes: Sequence[str]) -> pd.DataFrame:
-    """Return the cells of `view`. If an axis has numbers in one view and text in the other, its numbers become text."""
+    """Return the table of runs of the study `view`, in a form that can be joined with that of the study `other`.
+
+    If an axis has numeric levels in one study and text in the other study, the numbers become text.
+    """
     mixed = [axis for axis in axes if len({is_numeric_dtype(cells[axis]) for cells in (view.cells, other.cells)}) > 1]
     return view.cells.assign(**{axis: view.cells[axis].map(level_text) for axis in mixed})
 
@@ -168,7 +172,7 @@ def _difference(where: str, values: pd.DataFrame, quantity: Quantity) -> Differe
 
 
 ROUNDING = 1e-12
-"""Maximum mean difference, relative to the compared values, that counts as a rounding error."""
+"""Mean difference, relative to the compared values, up to which the difference counts as a rounding error."""
 HEADING = "differences B - A, paired by seed: mean, 95 % interval, and p of the same test, the exchange of A and B"
 QUESTION = (
     "Each line compares these two settings, chosen before the runs; `fednet best` finds which of all settings "
@@ -182,9 +186,9 @@ class Comparison(TextResult):
 
     Attributes:
         names: the names of A and B.
-        differences: one difference per quantity and combination of levels of the other axes, and one per quantity over
-            all combinations.
-        target: the metric of the common target and the value it must reach; empty without a common target.
+        differences: for each quantity, one difference for each combination of the other settings, and one over all
+            combinations.
+        target: the metric of the common target and the value it must reach; empty if there is no common target.
         of_one_study: True if A and B are settings of the same study, which may have further settings.
     """
 
@@ -197,10 +201,11 @@ class Comparison(TextResult):
     def frame(self) -> pd.DataFrame:
         """The differences as a table, with one row per difference.
 
-        Columns are the means of A and B, the mean of B - A with its 95 % interval, the p-value `p`, and the sentence.
+        Columns include the means of A and B, the mean of B - A with its 95 % confidence interval, the p-value `p`, and
+        a sentence.
 
-        The p-value is the probability of a mean difference at least as far from zero if A and B do not differ, so that
-        their values for each seed can be exchanged.
+        The p-value is that of a permutation test. It is the probability of a mean difference at least as far from zero
+        under the null hypothesis that the values of A and B with the same seed are exchangeable.
         """
         rows = [
             {
@@ -263,12 +268,12 @@ def side_by_side(
     loss: float | None = None,
     within: Within = (),
 ) -> Comparison:
-    """Compare two studies, or parts of studies, which get the given names.
+    """Compare two studies, or two subsets of studies. In the result, these are called by the given names.
 
     See `Study.compare` for the other arguments.
 
     Raises:
-        FednetError: a cost does not exist, or there are no pairs.
+        FednetError: a cost does not exist, or the two studies have no seed in common.
     """
     first, second = (side.aiming_at(accuracy, loss) for side in sides)
     for cost, amount in limits_of(within):
@@ -277,7 +282,7 @@ def side_by_side(
 
 
 def sentence(difference: Difference, names: tuple[str, str], target: Mapping[str, float]) -> str:
-    """Describe the size of a difference, the number of seeds, and whether its interval includes zero, in words."""
+    """Return a sentence with the mean difference, the number of seeds, and whether the interval includes zero."""
     its, mean = difference.quantity, difference.paired.mean
     if not difference.pairs:
         return _no_pair(difference, names, target)
@@ -332,7 +337,7 @@ def _no_pair(difference: Difference, names: tuple[str, str], target: Mapping[str
 
 
 def _lacking(difference: Difference, names: tuple[str, str]) -> str:
-    """Explain which seeds are left out of the comparison, and why. The text is empty if no seed is left out."""
+    """Return a clause that states how many seeds are excluded from the comparison and why; empty if none is."""
     if difference.pairs == difference.of:
         return ""
     verb, of = "reached it" if difference.quantity in TO_TARGET else "have it", counted(difference.of, "seed")
@@ -346,22 +351,22 @@ ALL_PAIRS = 5
 """Maximum number of levels of an axis for which all pairs of levels are compared. With more levels, each level is only
 compared with the first level and with the next level."""
 MOST = 300
-"""Maximum number of comparisons of the levels of one axis. An axis with more comparisons is omitted, and the page says
-so."""
+"""Maximum number of comparisons of the levels of one axis. An axis with more comparisons is omitted, with a note on the
+page."""
 
 
 def level_pairs(levels: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Return the pairs of levels of an axis that are compared."""
+    """Return the pairs of levels of an axis that are compared with each other; see `ALL_PAIRS`."""
     if len(levels) <= ALL_PAIRS:
         return list(itertools.combinations(levels, 2))
     return list(dict.fromkeys([*itertools.pairwise(levels), *((levels[0], level) for level in levels[1:])]))
 
 
 def differences(view: StudyRecords) -> Iterator[dict[str, Any]]:
-    """Yield the paired differences between the levels of each axis.
+    """Yield the differences between pairs of levels of each axis of a study, paired by seed, as rows of a table.
 
-    Differences are computed for each combination of levels of the other axes, and for all combinations together. Pairs
-    of levels without a common seed are omitted.
+    Differences are computed for each combination of levels of the other axes, and over all combinations. Pairs of
+    levels without a common seed are omitted.
     """
     called = Names(view.axes)
     for axis in compared_axes(view):
@@ -392,7 +397,7 @@ def differences(view: StudyRecords) -> Iterator[dict[str, Any]]:
 
 
 def compared_axes(view: StudyRecords) -> list[str]:
-    """Return the axes with several levels, except axes with more than `MOST` comparisons."""
+    """Return the names of the axes of a study that have several levels and at most `MOST` comparisons of levels."""
     cells = len(view.cells) / max(1, view.cells["seed"].nunique())
     return [
         axis

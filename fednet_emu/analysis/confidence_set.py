@@ -6,8 +6,8 @@ probability of 95 %. A setting that is as good as the best is dropped with a pro
 settings does not increase this probability, because a test is only made if all previous tests have found a difference.
 
 Differences from the paper: the test is not a block bootstrap for long series, but a permutation test that is exact for
-few seeds. All settings of a seed have the same channel, data and stragglers. If settings did not differ, their costs
-within the seed could be exchanged (Pitman, "Significance Tests Which May be Applied to Samples from any Populations
+few seeds. All settings of a seed have the same channel, data and stragglers. If settings do not differ, their costs
+within the seed are exchangeable (Pitman, "Significance Tests Which May be Applied to Samples from any Populations
 III", Biometrika 29, 1938). The test statistic is the range of the settings' means. With k settings and n seeds the
 smallest p-value is (k (k - 1))^(1 - n), for two settings 2^(1 - n). With fewer than six seeds the last two settings
 therefore always remain.
@@ -18,9 +18,9 @@ Scores replace costs in the permutations. If no run ended early, these scores gi
 is not dropped in favour of a setting that reached the target in fewer runs, because the costs of ended runs are
 unknown.
 
-Ignored here: settings with equal means but different spreads are not exchangeable. If one of six settings has five
-times the spread of the others, a setting is dropped in 16 % of all cases with three or five seeds, and in 11 % with
-ten. Settings whose runs end early for reasons other than chance are not exchangeable either.
+Limitations: settings with equal means but different variances are not exchangeable. If one of six settings has five
+times the standard deviation of the other five, a setting is dropped in 16 % of all cases with three or five seeds, and
+in 11 % with ten seeds. Settings whose runs end early for reasons other than chance are not exchangeable either.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from fednet_emu.analysis.statistics import ALPHA, DRAWS, EXACT, ROUNDING, fewest
 from fednet_emu.arrays import Array, Mask
 
 POWER, MOST_SEEDS = 0.8, 1000
-"""Probability with which the worse of two settings is dropped if the recommended number of seeds is run, and maximum
-recommended number of seeds."""
+"""Statistical power for which the number of seeds is recommended, and maximum recommended number of seeds. The power is
+the probability with which the worse of two settings is found to be worse."""
 
 
 def confidence_set(costs: Array, ended: Mask | None = None, reached: Mask | None = None) -> tuple[Mask, Array]:
     """Return a mask [settings] of the settings that may be the best, and the p-value of each setting [settings].
 
-    The p-value of a setting is the smallest significance level at which the setting is dropped. The p-value is 1 for
-    the cheapest setting, and NaN for a setting that remains only because it reached the target in more runs than
-    others.
+    The p-value of a setting is the smallest significance level at which the setting is excluded from the set of
+    settings that may be the best. It is 1 for the cheapest setting. It is NaN for a setting that is in the set only
+    because it reached the target in more runs than cheaper settings.
 
     Args:
         costs: the cost of each setting on each seed [seeds, settings]; lower is better.
@@ -76,31 +76,32 @@ def confidence_set(costs: Array, ended: Mask | None = None, reached: Mask | None
 
 
 def restricted(costs: Array, ended: Mask) -> Array:
-    """Return the cost differences between all runs with the same seed, [seeds, settings, settings].
+    """Return the cost differences between all pairs of runs with the same seed, [seeds, settings, settings].
 
-    Two runs are compared up to the first cost at which one of them ended without reaching the target; see `horizons`.
+    Element [s, i, j] is the cost of setting i minus the cost of setting j with seed s. If one of these runs ended
+    without reaching the target (mask `ended` [seeds, settings]), both costs are limited to the cost at which it ended.
     """
     most = horizons(costs, ended)
     return gaps(np.minimum(costs[:, None, :], most), np.minimum(costs[:, :, None], most))
 
 
 def horizons(costs: Array, ended: Mask) -> Array:
-    """Return the cost up to which both runs of a pair with the same seed were observed, [seeds, settings, settings].
+    """Return for each pair of runs with the same seed the cost up to which both were observed (censoring limit).
 
-    The cost is infinite if each of the two runs reached the target, or is known never to reach it.
+    The result has the shape [seeds, settings, settings]. A value is infinite if neither run ended early, which means
+    that each run reached the target or is known never to reach it. The arguments are those of `restricted`.
     """
     ends = np.where(ended, costs, np.inf)
     return np.minimum(ends[:, :, None], ends[:, None, :])
 
 
 def chance_of_range(costs: Array) -> float:
-    """Return the p-value of a permutation test of `costs` [seeds, settings].
+    """Return the p-value of a permutation test of the hypothesis that all settings have equal costs.
 
-    The test statistic is the range of the settings' means: the largest minus the smallest mean.
-
-    If there are few permutations within seeds, all are evaluated. Otherwise the observed order and 10 000 random
-    permutations are evaluated (Phipson, Smyth, "Permutation P-values Should Never Be Zero", Statistical Applications in
-    Genetics and Molecular Biology 9(1), 2010).
+    The test statistic is the range of the settings' means over seeds: the largest minus the smallest mean. Costs, an
+    array [seeds, settings], are permuted within each seed. If there are at most 20 000 permutations, all are evaluated.
+    Otherwise the observed order and 10 000 random permutations are evaluated (Phipson, Smyth, "Permutation P-values
+    Should Never Be Zero", Statistical Applications in Genetics and Molecular Biology 9(1), 2010).
     """
     seeds, settings = costs.shape
     if settings == 2:
@@ -117,16 +118,14 @@ def chance_of_range(costs: Array) -> float:
 
 
 def seeds_needed(differences: Array) -> float:
-    """Return the number of seeds with which 80 % of all studies would find which of two settings is better.
+    """Return the number of seeds with which a test finds the better one of two settings with a probability of 80 %.
 
-    The true difference and its spread over seeds are assumed to equal the observed ones.
+    The mean and the standard deviation of the true difference are assumed to equal the observed values.
 
     The number follows Guenther, "Sample Size Formulas for Normal Theory t Tests", The American Statistician 35(4),
-    1981, but is at least the minimum for the test. It is infinite if the mean difference is zero or if more than 1000
-    seeds are needed, and NaN for a single seed, which does not show the spread.
-
-    Args:
-        differences: the cost differences of the two settings [seeds].
+    1981, but it is at least the minimum for a significant result. It is infinite if the mean of the observed cost
+    differences [seeds] is zero or if more than 1000 seeds are needed. It is NaN for a single seed, because the standard
+    deviation is then unknown.
     """
     if len(differences) < 2:
         return math.nan
@@ -139,7 +138,10 @@ def seeds_needed(differences: Array) -> float:
 
 
 def _all_ranges(centred: Array) -> Array:
-    """Return the range of the settings' means for each permutation within seeds; the first seed's order is fixed."""
+    """Return the range of the settings' means [permutations] for each permutation of costs within seeds.
+
+    `centred` [seeds, settings] are costs minus the mean of each seed. The order of the first seed is fixed.
+    """
     seeds, settings = centred.shape
     ways = np.array(list(itertools.permutations(range(settings))))
     sums = centred[:1]

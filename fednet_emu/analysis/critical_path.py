@@ -1,21 +1,22 @@
 """The critical path of each round, the chain of transfers, computations and waits that determines its duration.
 
-The paths explain a run: the time and energy of each cause, and the time that remedies (changes to settings) save.
+The paths explain how the duration and energy of a run are composed, and how much time remedies (changes to settings)
+save.
 
-The search begins at the end of the round. Each step looks for the activity that ended at the current time and allowed
-the next activity to begin:
-- the end of a round follows the activity that the server waited for, or else any activity that ended at this time;
+The search begins at the end of the round and proceeds backwards in time. Each step looks for the activity that ended at
+the current time and allowed the next activity to begin:
+- the end of a round follows the activity for which the server waited; if there is none, any activity that ended then;
 - a transfer that waited for its turn follows the previous transfer in the same band, and the path continues at the
   device of that previous transfer;
 - a transfer or computation of a device follows a reception, computation or transmission of this device, or, at a
   barrier, the last activity of another device;
-- with edge servers, the server is the cloud, and transfers of a cell belong to its edge server. A message on the
-  backhaul follows a reception or transmission of its sender.
+- if there are edge servers, the server is the cloud, and transfers of a cell belong to the edge server of the cell. A
+  message on the backhaul follows a reception or transmission of its sender.
 
 If no activity ended at the current time, the preceding time is a pause, or a device is absent. If a deadline ended the
 last transfers of a round or edge round, the whole round or edge round is assigned to the deadline. If an activity began
-in an earlier round, only its time since the start of the round counts. Times are integer nanoseconds. The parts of a
-round follow each other without gaps, so their durations add up to that of the round.
+in an earlier round, only its time since the start of the round counts. Times are integer nanoseconds. The segments of a
+path follow each other without gaps, so their durations add up to the duration of the round.
 """
 
 from __future__ import annotations
@@ -41,49 +42,52 @@ from fednet_emu.records.summaries import losses_in_words
 NS_PER_S = 1_000_000_000
 COMPUTE, WAITING, DEADLINE, IDLE = "compute", "waiting", "deadline", "idle"
 SETUP, ACCESS, GAPS, TAIL = "setup", "access", "gaps", "tail"
-"""The phases of a transfer, except the wait for its turn and the time on the air."""
+"""Names of four phases of a transfer: connection setup, wait for channel access, waits for acknowledgements, and delay
+from the last bit on the air to its reception. The other phases are the wait for a turn and the time on the air."""
 PHASES = ("connection_setup_s", "grant_delay_s", "ack_wait_s", "reception_delay_s")
-"""Columns with the durations of the phases of transfers."""
+"""Columns of the table of transfers with the durations in s of connection set-up, channel access, waits for
+acknowledgements, and reception delay."""
 OTHERS, BEHIND, AMONG = "others", "behind others", "behind devices"
-"""Kinds of delays in a band with other users: air time that is taken by files of other users, the wait for a turn
-behind other users, and the wait for a turn behind other devices."""
+"""Kinds of delays in a band that is shared with other users (background traffic): air time that is taken by files of
+other users, the wait for a turn behind other users, and the wait for a turn behind other devices."""
 FIXED = "fixed time"
-"""The kind of the part of a computation whose duration does not depend on the number of operations."""
+"""Kind of a path segment for the overhead of a computation, which does not depend on the number of operations."""
 BACKHAUL = {direction: f"backhaul {direction}" for direction in DIRECTIONS}
-"""Kinds of path parts for messages on the backhaul, by direction."""
+"""Kinds of path segments for messages on the backhaul, by direction."""
 NOBODY = -3
-"""The `device` of a part in which no device is busy."""
+"""Value of `device` for a path segment in which no device is active."""
 _FIRST_EDGE = -4
 """Number of edge server 0 as a sender or receiver; edge server e has the number -4 - e."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the critical path of a round."""
+    """A segment of the critical path of a round: a time span with a single cause, such as a transmission or a wait."""
 
     round: int
     what: str
-    """Kind of the part. For a transfer, it is the direction during the time on the air, `waiting` during the wait for a
-    turn in the band, or one of the phases `setup`, `access`, `gaps` (placed before the air time) and `tail`. In a band
-    with other users, delays have the kinds `others`, `behind others` and `behind devices`. For a message on the
-    backhaul, it is `backhaul up` or `backhaul down`. For a computation, it is `compute`, or `fixed time` for the part
-    that does not depend on the operations. A wait until a deadline has the kind `deadline`, and a pause has `idle`."""
+    """Kind of the segment. For a transfer, it is the direction during the time on the air, `waiting` during the wait
+    for a turn in the band, or one of the phases `setup`, `access`, `gaps` (placed before the air time) and `tail`. If
+    other users share the band, delays have the kinds `others`, `behind others` and `behind devices`. For a message on
+    the backhaul, it is `backhaul up` or `backhaul down`. For a computation, it is `compute`, or `fixed time` for the
+    overhead, which does not depend on the number of operations. A wait until a deadline has the kind `deadline`, and a
+    pause has the kind `idle`."""
     device: int
     """The device that sends or computes, or that receives from the server. It is `SERVER` for a broadcast and for edge
     servers, and `NOBODY` if no device is involved."""
     started_ns: int
     ended_ns: int
-    """End in simulated nanoseconds, which is the start of the next part."""
+    """End in simulated nanoseconds, which is the start of the next segment of the path."""
     energy_j: float = 0.0
-    """Share of the activity's energy in joules, proportional to the share of its time that is on the path."""
+    """Energy of the activity in J, multiplied by the fraction of the activity's duration that is on the path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """A transfer, computation or backhaul message.
+    """A transfer, computation or backhaul message, with its times in simulated ns.
 
-    Activities that wait for turns in the same band, or on the same backhaul line, have the same `what` and `cell`. For
-    an activity that never started, the start time equals the end time.
+    Activities that share a radio band or a backhaul line, and therefore wait for each other, have equal values of
+    `what` and `cell`. For an activity that never started, the start time equals the end time.
     """
 
     what: str
@@ -92,7 +96,7 @@ class Activity:
     requested_ns: int
     started_ns: int
     freed_ns: int
-    """Time at which the next activity in the same band or on the same line can start."""
+    """Time at which the next activity in the same band or on the same backhaul line can start."""
     ended_ns: int
     given_up: bool
     cell: int
@@ -100,15 +104,18 @@ class Activity:
     connection_setup_ns: int = 0
     grant_delay_ns: int = 0
     gap_ns: int = 0
-    """For a transfer, the air time during which no bits are sent. For a computation, the fixed time at its start."""
+    """For a transfer, the air time in which no bits are sent. For a computation, the overhead at its start. In ns."""
     reception_delay_ns: int = 0
     others_ns: int = 0
-    """Time that files of other users took. It is part of the wait for a turn if the transfer waited, and else part of
-    the air time.
+    """Delay in ns due to files of other users in the same band. It belongs to the wait for a turn if the transfer
+    waited, and otherwise to the air time.
     """
 
     def before(self, since: int, until: int) -> Iterator[tuple[str, int, int, float]]:
-        """Yield phases between two times, latest first, as (what, start, end, energy in J). Gaps precede air time."""
+        """Yield the phases of the activity between two times in ns, latest first.
+
+        Each item is (kind, start in ns, end in ns, energy in J). Waits for acknowledgements precede the air time.
+        """
         left_ns = min(until, self.ended_ns - self.reception_delay_ns)
         yield TAIL, max(since, left_ns), until, 0.0
         begun_ns = min(since + self.gap_ns, left_ns)
@@ -123,7 +130,7 @@ class Activity:
         yield (FIXED, since, begun_ns, j_per_ns * (begun_ns - since)) if computes else (GAPS, since, begun_ns, 0.0)
 
     def waits(self, since: int) -> Iterator[tuple[str, int, int, float]]:
-        """Yield the delays between the request and the wait for a turn, latest first, back to the time `since`."""
+        """Yield the delays between the request and the wait for a turn, latest first; the items are as in `before`."""
         until = self.ready_ns
         for what, took_ns in ((ACCESS, self.grant_delay_ns), (SETUP, self.connection_setup_ns)):
             yield what, max(since, until - took_ns), max(since, until), 0.0
@@ -131,12 +138,12 @@ class Activity:
 
     @property
     def ready_ns(self) -> int:
-        """Time at which the activity begins to wait for its turn."""
+        """Time in ns at which the activity begins to wait for its turn."""
         return self.requested_ns + self.connection_setup_ns + self.grant_delay_ns
 
     @property
     def device(self) -> int:
-        """The device of the activity; `SERVER` for edge servers."""
+        """Index of the sending or computing device, or of the receiver if the server sends; `SERVER` (-1) if none."""
         device = self.receiver if self.sender < 0 <= self.receiver else self.sender
         return max(device, SERVER)
 
@@ -148,10 +155,10 @@ class Activity:
 def critical_path(
     transfers: pd.DataFrame, computes: pd.DataFrame, rounds: pd.DataFrame, backhaul: pd.DataFrame | None = None
 ) -> list[Part]:
-    """Return the parts of the critical paths of all rounds, in order of time, from the tables of a run.
+    """Return the segments of the critical paths of all rounds, in order of time, from the tables of a run.
 
-    Parts without duration are omitted. The column `fixed_s` of `computes` is the part of a computation's duration that
-    does not depend on its operations.
+    Segments of zero duration are omitted. The optional column `fixed_s` of `computes` is the overhead of a computation
+    in s, which does not depend on its number of operations. `backhaul` is None if there are no edge servers.
     """
     activities = [*_transfers(transfers, edges=backhaul is not None), *_computes(computes)]
     if backhaul is not None:
@@ -166,7 +173,7 @@ def critical_path(
 
 
 def parts_frame(parts: list[Part]) -> pd.DataFrame:
-    """Return one row for each part: `round`, `what`, `device`, `started_s`, `ended_s`, `took_s` and `energy_j`."""
+    """Return path segments as a table: `round`, `what`, `device`, `started_s`, `ended_s`, `took_s` and `energy_j`."""
     rows = [
         (its.round, its.what, its.device, its.started_ns, its.ended_ns, its.ended_ns - its.started_ns, its.energy_j)
         for its in parts
@@ -225,7 +232,7 @@ class _Walk:
             cause = self._cause(now, actor, used)
 
     def _cause(self, now: int, actor: int, used: set[int]) -> Activity | None:
-        """Return the activity that ended at `now` and allowed `actor` to continue.
+        """Return the activity that ended at `now` (ns) and allowed `actor` to continue, or None if there is none.
 
         Activities that were not cancelled have priority, then activities with a single receiver.
         """
@@ -233,23 +240,23 @@ class _Walk:
         return max(found, key=lambda its: (not its.given_up, its.receiver != SEVERAL), default=None)
 
     def _other(self, now: int, used: set[int]) -> Activity | None:
-        """Return an activity that ended at `now` and was not cancelled.
+        """Return any activity that ended at `now` (ns), was not cancelled and is not yet on the path; None if none did.
 
-        At a barrier, all actors wait for the last activity, whoever its actor is.
+        At a barrier, all devices wait for the last activity, whichever device performs it.
         """
         rest = reversed(self._ended_at.get(now, ()))
         return next((its for its in rest if id(its) not in used and not its.given_up), None)
 
     def _is_deadline(self, now: int, actor: int, cause: Activity | None) -> bool:
-        """Return True if an edge server ended its edge round at `now` and cancelled the work of late devices."""
+        """Return True if the edge server `actor` ended its edge round at `now` (ns) and cancelled late transfers."""
         if actor > _FIRST_EDGE or (cause is not None and not cause.given_up):
             return False
         return any(its.given_up for its in self._ended_at.get(now, ()))
 
     def _in_the_way(self, its: Activity, used: set[int]) -> Activity | None:
-        """Return the preceding transfer in the band, or message on the backhaul line, for whose end `its` waited.
+        """Return the transfer in the same band, or message on the same backhaul line, for whose end an activity waited.
 
-        If several ended when `its` started, the last one in the records is returned.
+        If several ended when the activity `its` started, the last one is returned; None if there is none.
         """
         found = [
             other
@@ -259,7 +266,7 @@ class _Walk:
         return found[-1] if found else None
 
     def _latest(self, now: int, actor: int, start: int, used: set[int]) -> int:
-        """Return the latest end of an activity of `actor` before `now` in this round, else the start of the round."""
+        """Return the latest end in ns of an activity of `actor` before `now`, but at least the start of the round."""
         last = int(np.searchsorted(self._ends, now)) - 1
         while last >= 0 and self._ends[last] > start:
             if self._cause(int(self._ends[last]), actor, used) is not None:
@@ -269,7 +276,7 @@ class _Walk:
 
 
 def _parts(number: int, device: int, spans: Iterable[tuple[str, int, int, float]]) -> Iterator[Part]:
-    """Yield a part for each non-empty span of a device's activity; spans are (what, start, end, energy in J)."""
+    """Yield a path segment for each non-empty time span; spans are (kind, start in ns, end in ns, energy in J)."""
     for what, since, until, energy_j in spans:
         if since < until:
             yield Part(number, what, device, since, until, energy_j)
@@ -321,9 +328,10 @@ def _messages(table: pd.DataFrame) -> Iterator[Activity]:
 
 
 def _freed(table: pd.DataFrame) -> IntArray:
-    """Return for each message on the backhaul the time at which it left its line free for the next message.
+    """Return for each backhaul message [messages] the time in ns at which its line became free for the next message.
 
-    This is the start of the next message if that message was waiting, and otherwise the arrival of the message itself.
+    This is the start of the next message on the line if that message was waiting, and otherwise the arrival of the
+    message itself.
     """
     asked, began, over = _times(table)
     freed, next_ns = over.copy(), dict[tuple[str, int], int]()
@@ -342,7 +350,7 @@ def _edge(cell: int) -> int:
 
 
 def _times(table: pd.DataFrame) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the request, start and end times of each row. An activity that never started starts at its end."""
+    """Return request, start and end times in ns [rows]. The start of an activity that never started is its end."""
     ended = _ns(table["ended_s"])
     started = np.where(table["started_s"].isna(), ended, _ns(table["started_s"].fillna(0.0)))
     return _ns(table["requested_s"]), started, ended
@@ -379,22 +387,25 @@ MEANING = {
 
 @dataclass(frozen=True)
 class Remedy:
-    """A remedy is a change to settings, with its effect on the duration of the run."""
+    """A remedy (a change to settings that may shorten a run) and its effect on the duration of the run."""
 
     title: str
     settings: dict[str, Any]
     leaves_out: bool = False
-    """True if the remedy excludes devices, so that other devices take part instead."""
+    """True if the remedy excludes devices, so that other devices are selected instead."""
     simulated_s: float | None = None
     """Simulated time in seconds until as many updates have arrived as in the original run. None if unknown."""
     rounds: int | None = None
     """Number of rounds until as many updates have arrived as in the original run. None if the number of rounds is the
     same."""
     problem: str = ""
-    """The reason why `simulated_s` is unknown, or the kind of activity that takes longer with the remedy."""
+    """The reason why `simulated_s` is unknown, or the kind of activity whose time increases due to the remedy."""
 
     def gain(self, took_s: float) -> str:
-        """Describe the time that the remedy saves. `took_s` is the duration of the run without the remedy."""
+        """Return a text about the time that the remedy saves, or about the reason why this time is unknown.
+
+        `took_s` is the duration of the run without the remedy in simulated seconds.
+        """
         if self.simulated_s is None:
             return self.problem
         saved_s = took_s - self.simulated_s
@@ -412,13 +423,13 @@ class Explanation(TextResult):
 
     Attributes:
         name: the name of the run.
-        parts: the parts of the critical paths of all rounds; see `parts_frame`.
-        energy_j: energy of the whole run.
-        waiting_j: the part of the energy that inactive devices drew.
+        parts: table of the segments of the critical paths of all rounds; see `parts_frame`.
+        energy_j: energy of the whole run in J.
+        waiting_j: energy in J that devices consumed while they neither communicated nor computed.
         losses: number of lost messages by reason, in words. The text is empty if no message was lost.
         handovers: number of transfers that changed cells.
         remedies: the remedies whose effect was found by replaying the run.
-        no_remedies: the reason why no remedy was replayed.
+        no_remedies: the reason why no remedy was replayed; empty if there is none.
     """
 
     name: str
@@ -450,7 +461,7 @@ class Explanation(TextResult):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row for each part of the critical path of each round. The parts of a round add up to its duration."""
+        """One row for each segment of each round's critical path. The segments add up to the duration of the round."""
         return self.parts.copy()
 
     @property
@@ -460,24 +471,31 @@ class Explanation(TextResult):
 
     @property
     def kinds(self) -> pd.DataFrame:
-        """Time and energy of each kind of part, longest time first: `what`, `took_s`, `share`, `energy_j`."""
+        """Table with the total time and energy of each kind of path segment, sorted by time, longest first.
+
+        The columns are `what` (kind), `took_s`, `share` (fraction of the total time) and `energy_j`.
+        """
         sums = self.parts.groupby("what")[["took_s", "energy_j"]].sum().sort_values("took_s", ascending=False)
         return sums.assign(share=sums["took_s"] / self.took_s).reset_index()[["what", "took_s", "share", "energy_j"]]
 
     @property
     def devices(self) -> pd.DataFrame:
-        """Time of each device on critical paths, longest first: `device`, number of `rounds`, `took_s` and `share`."""
+        """Table with the time of each device on critical paths, sorted by time, longest first.
+
+        The columns are `device`, `rounds` (number of rounds whose path includes the device), `took_s` and `share`
+        (fraction of the total time).
+        """
         own = self.parts[self.parts["device"] >= 0]
         sums = own.groupby("device").agg(rounds=("round", "nunique"), took_s=("took_s", "sum"))
         return sums.assign(share=sums["took_s"] / self.took_s).sort_values("took_s", ascending=False).reset_index()
 
     def slowest(self, number: int) -> list[int]:
-        """Return the `number` devices that delayed the rounds most."""
+        """Return the indices of the `number` devices with the longest time on critical paths, longest first."""
         return [int(device) for device in self.devices["device"][:number] if device != SERVER]
 
     @property
     def words(self) -> list[str]:
-        """The critical paths in one or two sentences."""
+        """One or two sentences: the share of each kind of activity on the critical paths, and the slowest device."""
         kinds = [f"{MEANING[what]} {share:.0%}" for what, _, share, _ in _rows(self.kinds)]
         text = f"The critical path of the rounds consists of {', '.join(kinds)} of the time."
         if not len(self.devices):
@@ -488,7 +506,7 @@ class Explanation(TextResult):
 
     @property
     def device_texts(self) -> list[str]:
-        """One text for each of the devices with the longest time on critical paths: this time, and its causes."""
+        """One text for each of the five devices with the longest time on critical paths, with this time by cause."""
         found = []
         for device, number, took_s, share in _rows(self.devices[:NAMED]):
             own = self.parts[self.parts["device"] == device].groupby("what")["took_s"].sum()

@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 PARTS = ("train", "test")
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-"""Quantiles that describe the targets of a device."""
+"""Probabilities of the quantiles that summarise the regression targets of a device."""
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """The training or test samples of all devices."""
+    """Summary of the training samples, or of the test samples, of all devices."""
 
     sizes: IntArray
     """Number of samples of each device, int64 [devices]."""
     counts: IntArray | None = None
     """Number of samples of each label on each device, int64 [labels, devices]. None if samples have no labels."""
     targets: Array | None = None
-    """The `QUANTILES` of the targets of each device, float64 [5, devices], with NaN for devices without samples. None
-    if samples have labels, or if a target consists of several numbers."""
+    """Quantiles (5, 25, 50, 75 and 95 %) of the regression targets of each device, float64 [5, devices]; NaN for
+    devices without samples. None if samples have labels, or if a target consists of several numbers."""
 
     @classmethod
     def of(cls, y: NDArray[Any], order: IntArray, offsets: IntArray, classes: int | None) -> Part:
-        """Create a part from the labels or targets `y` [n, ...]; see `Partitioned` for `order` and `offsets`."""
+        """Create the summary from labels or targets `y` [n, ...]; see `Partitioned` for `order` and `offsets`."""
         sizes, own = np.diff(offsets), y[order]
         if y.ndim > 1:
             return cls(sizes)
@@ -52,7 +52,7 @@ class Part:
 
     @classmethod
     def read(cls, rows: pd.DataFrame, devices: int) -> Part:
-        """Create a part from rows of the table `data_split`, which may include rows for labels without samples."""
+        """Create the summary from rows of the table `data_split`, which may include rows for labels without samples."""
         device, samples = rows["device"].to_numpy(np.int64), rows["samples"].to_numpy(np.int64)
         sizes = np.bincount(device, samples, minlength=devices).astype(np.int64)
         if "label" in rows:
@@ -70,10 +70,11 @@ class Part:
         return shares
 
     def order(self) -> IntArray:
-        """Return an order of the devices [devices] in which devices with similar samples are adjacent.
+        """Return device indices [devices] in an order in which devices with similar samples are adjacent.
 
-        Devices are sorted by their most frequent label and its share, by their median target, or by their number of
-        samples (largest first). With labels or targets, devices without samples are last.
+        If samples have labels, devices are sorted by their most frequent label, and then by the share of this label,
+        largest first. If there are targets, devices are sorted by their median target. In both cases, devices without
+        samples are last. Otherwise devices are sorted by their number of samples, largest first.
         """
         if self.counts is not None:
             most = np.where(self.sizes > 0, self.counts.argmax(axis=0), len(self.counts))
@@ -82,7 +83,7 @@ class Part:
         return np.argsort(key, kind="stable")
 
     def frame(self, part: str) -> pd.DataFrame:
-        """Return one row for each device and each of its labels; the first column is `part`."""
+        """Return a table with one row for each device and label, or for each device; `part` is `train` or `test`."""
         import pandas as pd
 
         if self.counts is not None:
@@ -104,10 +105,10 @@ class DataSplit:
 
     @classmethod
     def of(cls, run: RunRecords) -> DataSplit:
-        """Return the split that a run recorded as `data_split`.
+        """Return the data split that a run recorded in the table `data_split`.
 
         Raises:
-            DataError: the run has no such table, because its algorithm brings its own data or the run is of an older
+            DataError: the run has no such table, because its algorithm defines its own data or the run is of an older
                 version.
         """
         rows = run.table(DATA_SPLIT)
@@ -117,7 +118,7 @@ class DataSplit:
         return cls(train, test)
 
     def frame(self) -> pd.DataFrame:
-        """Return the table `data_split` with both parts. A label without samples has a row with 0 samples."""
+        """Return the table `data_split` of all samples. A label without samples has one row with 0 samples."""
         import pandas as pd
 
         tables = [part.frame(name) for name, part in zip(PARTS, (self.train, self.test), strict=True)]

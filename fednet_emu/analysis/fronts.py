@@ -14,22 +14,22 @@ from fednet_emu.arrays import Array, Mask
 from fednet_emu.errors import FednetError, did_you_mean
 
 WANTED = {**{cost.column: -1.0 for cost in TRADED.values()}, "accuracy": 1.0}
-"""The quantities of Pareto fronts. The value is -1 if lower values are better, and 1 if higher values are better."""
+"""Columns of Pareto fronts. The value is -1 if lower values of a quantity are better, and 1 if higher are better."""
 COLUMNS = ("setting", "data_set", "round", *WANTED)
 LEARNT = 0.1
 """A model counts as trained if its accuracy gain over an untrained model exceeds this share of the largest gain."""
 
 
 def points_of(view: StudyRecords, settings: Sequence[Setting]) -> pd.DataFrame:
-    """Return the costs and accuracy after each round, as means over seeds, one row per setting and round.
+    """Return the costs and the accuracy of each setting after each round, as means over seeds.
 
-    Only rounds that were evaluated with every seed have a row.
-
-    Settings with diverged runs are omitted. The initial model is omitted because it costs nothing.
+    Only rounds that were evaluated with every seed have a row. Settings with diverged runs are omitted. The initial
+    model is omitted because it costs nothing.
 
     Returns:
-        A table with `COLUMNS` and `learnt`. `setting` is an index of `settings`. `learnt` is True if the accuracy gain
-        over an untrained model exceeds a tenth of the largest gain on the same data set; other points are on no front.
+        One row for each setting and round, with the columns `COLUMNS` and `learnt`. `setting` is an index of
+        `settings`. `learnt` is True if the accuracy gain over an untrained model exceeds a tenth of the largest gain on
+        the same data set. Other points cannot be on a Pareto front.
     """
     known = view.evaluations[np.isfinite(view.evaluations["accuracy"])]
     parts = [
@@ -59,10 +59,11 @@ def mean_progress(evaluations: pd.DataFrame) -> pd.DataFrame:
 
 
 def ends_of(view: StudyRecords, settings: Sequence[Setting]) -> pd.DataFrame:
-    """Return one point per setting, the means of its costs over seeds, as a table with the columns of `points_of`.
+    """Return a table with the mean costs of each setting over its seeds; it has the columns of `points_of`.
 
-    If the study has a target, costs are those to reach the target, and settings that missed it with some seed have no
-    point. Otherwise costs are those of whole runs. The accuracy is NaN.
+    If the study has a target, the costs are those to reach the target, and settings that missed the target with any
+    seed have no row. If there is no target, the costs are those of whole runs. The accuracy is NaN. Settings with
+    diverged, failed or missing runs have no row.
     """
     columns = {cost.to_target if view.target else cost.column: cost.column for cost in TRADED.values()}
     rows = []
@@ -75,7 +76,10 @@ def ends_of(view: StudyRecords, settings: Sequence[Setting]) -> pd.DataFrame:
 
 
 def fronts(points: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> dict[str, Mask]:
-    """Return for each pair of quantities, with the key `one:other`, a mask of the points on their data set's front."""
+    """Return for each pair of quantities a mask [points] of the points on the Pareto front of their data set.
+
+    The key of a mask is `one:other`, the names of the two quantities. Points on different data sets are not compared.
+    """
     found: dict[str, Mask] = {}
     chosen = np.flatnonzero(points["learnt"])
     for one, other in pairs:
@@ -88,12 +92,10 @@ def fronts(points: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> dict[str, 
 
 
 def on_front(first: Array, second: Array) -> Mask:
-    """Return a mask [n] of the Pareto front, the points that no other point dominates.
+    """Return a mask [n] of the points on the Pareto front, which are the points that no other point dominates.
 
-    Lower values are better in both quantities.
-
-    A point dominates another point if it is lower in one quantity and not higher in the other. Equal points therefore
-    do not dominate each other.
+    `first` and `second` [n] are two quantities of each point; lower values are better. A point dominates another point
+    if it is lower in one quantity and not higher in the other quantity. Equal points do not dominate each other.
     """
     order = np.lexsort((second, first))
     a, b = first[order], second[order]

@@ -16,7 +16,7 @@ UNKNOWN = "unknown"
 class Unit:
     """A unit for display.
 
-    A quantity in SI units (or bits) is divided by `size`, and the result is followed by `symbol`.
+    A quantity in SI units (or bits) is divided by `size` to convert it to the unit, whose symbol is `symbol`.
     """
 
     size: float
@@ -48,7 +48,8 @@ def fitting_unit(largest: float, units: tuple[Unit, ...], *, at_least: float = 1
     """Return the largest of several units in which a quantity has at least the value `at_least`.
 
     Args:
-        largest: the quantity in SI units or bits. For an axis, it is the maximum. Zero and NaN take the unit of size 1.
+        largest: the quantity in SI units or bits. For an axis, it is the maximum. If it is zero or NaN, the unit of
+            size 1 is returned.
         units: the candidate units, in ascending order.
         at_least: minimum value of `largest` in the returned unit. For axes it is about 5, so that an axis in minutes
             spans 5 minutes.
@@ -71,7 +72,7 @@ def axis_unit(largest: float, units: tuple[Unit, ...]) -> Unit:
 
 
 def number_text(value: float) -> str:
-    """Return a number as text with six significant digits, or with more digits if six do not represent it exactly."""
+    """Return a number as text with six significant digits, or with more digits if six digits are not exact."""
     texts = (f"{value:.{digits}g}" for digits in range(6, 17))
     return next((text for text in texts if float(text) == value), f"{value:.17g}")
 
@@ -111,7 +112,7 @@ def format_seconds(duration_s: float) -> str:
 
 
 def format_alike(amounts: Sequence[float], units: tuple[Unit, ...]) -> list[str]:
-    """Return quantities as text in the unit that suits the largest quantity: `38.9 s`, `-88.2 s`, `166 s`."""
+    """Return quantities as text in a common unit, which suits the largest quantity: `38.9 s`, `-88.2 s`, `166 s`."""
     known = [abs(each) for each in amounts if math.isfinite(each)]
     unit = axis_unit(float(f"{max(known, default=0.0):.3g}"), units)
     return [_in_unit(each, unit) if math.isfinite(each) else UNKNOWN for each in amounts]

@@ -1,4 +1,4 @@
-"""A ranking of the settings of a study by their cost to reach a target, as a table and in words."""
+"""The ranking of the settings of a study by the cost (such as time or energy) to reach a target, as table and text."""
 
 from __future__ import annotations
 
@@ -21,48 +21,47 @@ from fednet_emu.arrays import Array, Mask
 MOST_NAMED = 4
 """Maximum number of settings that a sentence names."""
 MARGIN = 0.05
-"""A setting counts as equally good as the first setting if the interval of their cost difference lies within this share
-of the first setting's mean cost.
-"""
+"""Margin of equivalence. A setting counts as equally good as the first setting of the ranking if the 95 % interval of
+their cost difference lies within plus or minus this fraction of the first setting's mean cost."""
 QUESTION = (
     "p: the chance of means so far apart if all settings up to this one were equally good; "
     "intervals are of the mean of one setting"
 )
 ENDED, DIVERGED = "ended", "diverged"
-"""Reasons for missing the target, apart from limits: the run ended before it exceeded a limit, or it diverged."""
+"""Reasons for which a run missed the target, apart from exceeded limits: it ended within all limits, or it diverged."""
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """A setting in the ranking."""
+    """A setting of a study with its costs, its rank statistics and the comparison with the best-ranked setting."""
 
     setting: Setting
     costs: Array
-    """Cost of each run [seeds] at the time at which it reached the target or ended. Runs that diverged or exceeded a
-    limit have the cost `RankedSettings.most`."""
+    """Cost of each run [seeds] up to the time at which the run reached the target or ended. If a run diverged or
+    exceeded a limit, it is the cost `RankedSettings.most`."""
     got_there: Mask
     """Mask [seeds] of runs that reached the target within the limits."""
     cost: Interval
-    """Mean cost with its 95 % interval. NaN unless all runs reached the target."""
+    """Mean cost to reach the target, with its 95 % interval. NaN unless all runs reached the target."""
     median: float
-    """Kaplan-Meier median of the costs to reach the target. NaN unless more than half of the runs reached it."""
+    """Kaplan-Meier median of the cost to reach the target. NaN unless more than half of the runs reached the target."""
     difference: Paired
-    """Cost difference from the first setting, paired by seed. If a run of a pair ended early, the costs are compared
-    only up to this end.
+    """Difference of the cost from that of the first setting of the ranking, paired by seed. If a run of a pair ended
+    early, the costs of the pair are compared only up to the cost at which this run ended.
     """
     restricted: tuple[float, float]
     """Mean costs of this setting and of the first setting, over the pairs of runs that `difference` compares."""
     horizon: tuple[float, float]
     """Minimum and maximum cost at which runs of the compared pairs ended early. NaN if no run ended early."""
     p: float
-    """The p-value: the probability of mean costs at least as far apart if all settings up to this rank are equally
-    good. At any higher significance level, the setting is not among those that may be the best. NaN if the setting is
-    not ranked, or if it may be the best only because more of its runs reached the target.
+    """The p-value: the probability of mean costs at least as far apart under the hypothesis that all settings up to
+    this rank are equally good. If it is at most 0.05, the setting is not in the set of settings that may be the best.
+    NaN if the setting is not ranked, or if it is in this set only because more of its runs reached the target.
     """
     may_be_best: bool
     seeds_needed: float
-    """Number of seeds that would probably decide whether this setting or the first setting is better, if the observed
-    difference is the true one."""
+    """Number of seeds with which a test shows with a probability of 80 % whether this setting or the first setting is
+    better, if the true difference equals the observed one."""
     limited_by: Mapping[str, int]
     """Number of runs that missed the target, for each reason."""
     is_same: bool = False
@@ -77,7 +76,7 @@ class Ranked:
 
     @property
     def reached(self) -> str:
-        """Number of runs that reached the target, in words."""
+        """Number of runs that reached the target and total number of runs, as text such as `3 of 5`."""
         return f"{self.share} of {len(self.costs)}"
 
     @property
@@ -87,18 +86,21 @@ class Ranked:
 
     @property
     def is_kept_by_share(self) -> bool:
-        """True if the setting costs more than the first setting, but reached the target in more runs."""
+        """True if the setting costs more than the first setting, but is kept because more runs reached the target."""
         return self.may_be_best and math.isnan(self.p)
 
     @property
     def is_equal(self) -> bool:
-        """True if the interval of the difference from the first setting lies within 5 % of the first setting's mean."""
+        """True if all runs reached the target, and the setting is equivalent to the first setting of the ranking.
+
+        Two settings are equivalent if the interval of their cost difference lies within 5 % of the first one's mean.
+        """
         within = MARGIN * self.restricted[1]
         return self.is_whole and -within <= self.difference.low and self.difference.high <= within
 
     @property
     def limits(self) -> str:
-        """Reasons why runs missed the target, in words. Empty if all runs reached the target."""
+        """Number of runs that missed the target by reason, as text. Empty if all runs reached the target."""
         causes = {
             cause: "never reached it" if cause == ENDED else cause if cause == DIVERGED else f"limit of {cause}"
             for cause in self.limited_by
@@ -107,7 +109,7 @@ class Ranked:
 
     @property
     def more_seeds(self) -> int:
-        """Number of further seeds that would probably decide whether this setting or the first setting is better."""
+        """Number of additional seeds that are required for a total of `seeds_needed` seeds; at least 1."""
         return max(1, int(self.seeds_needed) - len(self.costs))
 
 
@@ -117,25 +119,25 @@ class RankedSettings(TextResult):
 
     name: str
     target: Mapping[str, float]
-    """Measure and level of the target."""
+    """The metric of the target (`accuracy` or `loss`) and the value that it must reach."""
     minimised: str
-    """The compared cost, a key of `COSTS`."""
+    """Name of the cost by which settings are ranked, a key of `COSTS`, such as `time`."""
     limits: Mapping[str, float]
     """The upper limits of costs, by the name of the cost."""
     seeds: Sequence[int]
-    """The seeds that all settings have."""
+    """The seeds with which every setting was run."""
     settings: Sequence[Ranked]
     """The settings in order of rank. Settings that are not ranked are last."""
     most: float
-    """Cost that counts for runs that diverged or exceeded a limit. It is the limit of the compared cost if there is
-    one, and else the highest cost of any run."""
+    """Cost that is assigned to runs that diverged or exceeded a limit. It is the limit of the cost `minimised` if there
+    is one, and otherwise the highest cost of any run."""
     first_ended: tuple[str, int, float] | None
     """Setting, seed and cost of the run that ended at the lowest cost without reaching the target or a limit. None if
     there is no such run among the ranked settings."""
     left_out: Sequence[str]
     """Labels of settings without finished runs."""
     more_seeds: int
-    """Number of seeds that are ignored because not all settings have a run with them."""
+    """Number of seeds that are ignored because some settings have no run with these seeds."""
 
     @property
     def cost(self) -> Cost:
@@ -148,17 +150,17 @@ class RankedSettings(TextResult):
 
     @property
     def best(self) -> list[dict[str, Any]]:
-        """Levels of the settings that may be the best, best first."""
+        """The settings that may be the best, best first, each as a mapping from axes of the study to levels."""
         return [dict(its.setting.levels) for its in self.settings if its.may_be_best]
 
     @property
     def undecided(self) -> list[Ranked]:
-        """The settings that are not significantly different from the first setting."""
+        """The settings after the first one whose costs are not significantly higher, in order of rank."""
         return [its for its in self.settings[1:] if its.may_be_best and not its.is_kept_by_share]
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row for each setting: levels, runs, costs, difference from the first setting, p-value, and limits."""
+        """Table with one row for each setting: levels, runs, costs, difference from the first setting, and p-value."""
         rows = []
         for place, its in enumerate(self.settings, start=1):
             other = place > 1 and not its.not_ranked
@@ -182,12 +184,12 @@ class RankedSettings(TextResult):
 
     @property
     def headline(self) -> str:
-        """Summary of the result: the best setting, settings not significantly worse, and settings without a rank."""
+        """Text about the best setting, the settings that are not significantly worse, and settings without a rank."""
         return " ".join([*self._diverged(), *self._first(), *self._rest(), *self._not_ranked()])
 
     @property
     def words(self) -> list[str]:
-        """The result in sentences: the best setting, how certain it is, and how missed targets were counted."""
+        """Sentences about the best setting, the significance of this result, and the treatment of unsuccessful runs."""
         sentences = [*self._diverged(), *self._first(), *self._rest(), *self._not_ranked()]
         sentences += [*self._more_seeds(), *self._counted()]
         if self.left_out:
@@ -207,7 +209,7 @@ class RankedSettings(TextResult):
         return [*lines, *(line for place, its in enumerate(self.settings, start=1) for line in self._block(place, its))]
 
     def against_best(self, its: Ranked) -> str:
-        """Describe the difference of a setting from the first setting, and whether the difference is significant."""
+        """Return a text about the cost difference of a setting from the first setting, and about its significance."""
         if its.not_ranked:
             return f"not ranked: {its.not_ranked}"
         if its.is_same:

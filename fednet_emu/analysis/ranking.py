@@ -1,11 +1,11 @@
 """Rank the settings of a study by the cost to reach a target, within upper limits of costs.
 
-Runs that missed the target are included, because omitting them would favour their setting. A run that ended before it
+Runs that missed the target are included, because their omission would favour their setting. A run that ended before it
 exceeded a limit is censored. It is compared with each other run of its seed, but only up to its end (restricted means:
 Royston, Parmar, "Restricted mean survival time: an alternative to the hazard ratio for the design and analysis of
 randomized trials with a time-to-event outcome", BMC Medical Research Methodology 13, 2013). A run that diverged or
-exceeded a limit counts as never reaching the target. Its cost is the limit of the compared cost, or else the highest
-cost of any run.
+exceeded a limit counts as never reaching the target. Its cost is the limit of the compared cost. If there is no such
+limit, it is the highest cost of any run.
 
 A setting is not ranked if all its runs diverged, if all its runs ended before any run of another setting reached the
 target, or if its untrained model meets the target.
@@ -40,17 +40,19 @@ class Course:
     cost: float
     """Cost to reach the target within the limits. Infinite if the run missed the target."""
     watched: float
-    """Cost up to which the run was observed. It is the cost at which the run reached the target, or else the cost of
-    the last evaluation within the limits."""
+    """Cost up to which the run was observed. It is the cost at which the run reached the target. If the run missed the
+    target, it is the cost of the last evaluation within the limits."""
     stopped_by: tuple[str, ...]
-    """Reasons for missing the target: the costs whose limits were exceeded first, or `ended`, or `diverged`. Empty if
-    the run reached the target."""
+    """Reasons for which the run missed the target: the names of the costs whose limits were exceeded first, or `ended`,
+    or `diverged`. Empty if the run reached the target."""
     score: float
-    """The best score at an evaluation within the limits."""
+    """Best value of the target's metric over all evaluations within the limits; NaN if there is none."""
 
 
 def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float] | None = None) -> RankedSettings:
-    """Rank the settings of a study by the cost `minimised`, one of `COSTS`, to reach its target within limits of costs.
+    """Rank the settings of a study by the cost `minimised` (a key of `COSTS`) to reach the target of the study.
+
+    `limits` are upper limits of costs, by name. A run that exceeds a limit before it reaches the target has missed it.
 
     Raises:
         FednetError: the cost or the target does not exist, settings learn different data or have no common seed, no run
@@ -123,10 +125,11 @@ def _known(runs: Sequence[Course], most: float) -> tuple[Array, Mask, Mask]:
 
 
 def _ranked(settings: Sequence[Setting], courses: Sequence[Sequence[Course]], most: float) -> list[Ranked]:
-    """Return the settings in order of rank. Settings that may be the best precede the others.
+    """Return the settings in order of rank, in two groups: first the settings that may be the best, then the rest.
 
-    Both groups are sorted by mean restricted cost, and ties by the number of runs that reached the target. Settings
-    that may be the best only because more of their runs reached the target come last in the first group.
+    Each group is sorted by the mean restricted cost, and ties by the number of runs that reached the target. Settings
+    that may be the best only because more of their runs reached the target are last in the first group. `courses`
+    contains the outcomes of the runs of each setting, and `most` is the cost of runs that never reach the target.
     """
     known = [_known(runs, most) for runs in courses]
     costs, reached, ended = (np.stack(part, axis=1) for part in zip(*known, strict=True))
@@ -182,7 +185,11 @@ def _apart(setting: Setting, runs: Sequence[Course], why: str, most: float) -> R
 
 
 def _median(costs: Array, reached: Mask, ended: Mask) -> float:
-    """Return the Kaplan-Meier median of costs [seeds] to reach the target; NaN unless more than half reached it."""
+    """Return the Kaplan-Meier median of the costs [seeds] to reach the target.
+
+    `reached` and `ended` are masks [seeds] of the runs that reached the target, and of the censored runs, which ended
+    early. The result is NaN unless more than half of the runs reached the target.
+    """
     if 2 * reached.sum() <= len(costs):
         return math.nan
     known_until = np.where(ended, costs, 2 * costs.max())  # other failed runs never reach the target
@@ -193,7 +200,10 @@ def _median(costs: Array, reached: Mask, ended: Mask) -> float:
 def course_of(
     rows: pd.DataFrame, status: str, measure: str, level: float, minimised: str, limits: Mapping[str, float]
 ) -> Course:
-    """Return the outcome of a run from its evaluations, which have a column `spent COST` for each cost."""
+    """Return the outcome of a run with respect to a target (`measure` and `level`) and to upper limits of costs.
+
+    `rows` are the evaluations of the run, with a column `spent NAME` for the cost `minimised` and each limited cost.
+    """
     scores, spent = rows[measure].to_numpy(np.float64), rows[f"spent {minimised}"].to_numpy(np.float64)
     beyond = {cost: rows[f"spent {cost}"].to_numpy(np.float64) > most for cost, most in limits.items()}
     within = ~np.any([*beyond.values(), np.zeros(len(rows), np.bool_)], axis=0)
@@ -226,7 +236,7 @@ def _target(view: StudyRecords) -> tuple[str, float]:
 
 
 def _common_seeds(view: StudyRecords, settings: Sequence[Setting]) -> list[int]:
-    """Return the seeds that all settings have, in ascending order.
+    """Return the seeds with which all settings were run, in ascending order.
 
     Raises:
         FednetError: there is no common seed, or settings learn different data.
@@ -252,7 +262,10 @@ def _nobody(
     courses: Sequence[Sequence[Course]],
     limits: Mapping[str, float],
 ) -> str:
-    """Return the message that no run reached the target within the limits, with the best score and a suggestion."""
+    """Return an error message for a study in which no run reached the target within the limits.
+
+    The message states the best score and suggests a change.
+    """
     measure, _ = _target(view)
     sign, easier = (1, "lower") if measure == "accuracy" else (-1, "raise")
     known = {

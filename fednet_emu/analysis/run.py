@@ -22,7 +22,7 @@ UNFINISHED = "finish the run that writes it, or run it again with --force"
 
 @dataclass(frozen=True)
 class RunRecords:
-    """The records of a run, in its folder or in memory; each table is read on request."""
+    """The records of a run, in its folder or in memory. A table is read when it is requested, and it is not cached."""
 
     name: str
     """The name of the run in figures, by default the name of the scenario."""
@@ -37,7 +37,7 @@ class RunRecords:
 
     @classmethod
     def opened(cls, folder: Path, name: str | None = None) -> Self:
-        """Open the run recorded in a folder, under its own name or under `name`.
+        """Open the run that is recorded in a folder. If `name` is given, it replaces the name of the run.
 
         Raises:
             DataError: the folder, its summary or its scenario is missing or unreadable.
@@ -71,7 +71,7 @@ class RunRecords:
         return name in self.in_memory() if self.folder is None else (self.folder / f"{name}.parquet").is_file()
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Return a table of the run, or some of its columns.
+        """Return a table of the run as a data frame, with all columns or with the given `columns`.
 
         Times are in seconds, sizes in bits, and energies in joules.
 
@@ -85,7 +85,7 @@ class RunRecords:
             return pd.read_parquet(path, columns=list(columns) if columns is not None else None)
 
     def batches(self, name: str, columns: Sequence[str], rows: int) -> Iterator[pd.DataFrame]:
-        """Yield columns of a table in parts of `rows` rows, so that long runs do not need more memory than short ones.
+        """Yield the given columns of a table in batches of at most `rows` rows, which limits the required memory.
 
         Raises:
             DataError: the table is missing, unreadable, or lacks one of the columns.
@@ -123,7 +123,8 @@ class RunRecords:
 def distinct_labels(runs: Sequence[RunRecords]) -> list[str]:
     """Return a label for each run.
 
-    A label is the name of the run. If names are equal, the seed is added, or the folder if seeds are also equal.
+    A label is the name of the run. If several runs have the same name, the seed is added to their labels, or the name
+    of the run folder if the seeds are also equal.
     """
     labels = [run.name for run in runs]
     seeds = (f"seed {run.summary.get('seed')}" for run in runs)

@@ -35,7 +35,7 @@ OWN_METRICS = {
     "average_precision": "Average precision",
     "roc_auc": "Area under the ROC curve",
 }
-"""The optional metrics (`evaluation.metrics`), by column name, with their titles."""
+"""Titles of the optional metrics, which the setting `evaluation.metrics` selects, by column name."""
 
 METRICS = {
     "accuracy": "Accuracy",
@@ -46,7 +46,7 @@ METRICS = {
     "attack_success": "Success of the attack",
     **OWN_METRICS,
 }
-"""The scores in a table of evaluations, with their titles."""
+"""Titles of the scores in a table of evaluations, by column name."""
 
 RANGES = {
     **dict.fromkeys(("loss", "worst_train_loss", "perplexity", "mae", "rmse"), (0.0, math.inf)),
@@ -56,7 +56,7 @@ RANGES = {
 
 
 def measured(tables: Iterable[pd.DataFrame]) -> dict[str, str]:
-    """Return the scores that have a value in at least one table of evaluations, with their titles."""
+    """Return the titles, by column name, of the scores that have a value in at least one table of evaluations."""
     known = list(tables)
     return {
         name: title
@@ -67,37 +67,41 @@ def measured(tables: Iterable[pd.DataFrame]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Cost:
-    """A cost of a run: its names, columns and formats."""
+    """A type of cost of a run (such as time, bits or energy), with its names, table columns and text formats."""
 
     name: str
     """Short name in arguments and command-line options."""
     title: str
     column: str
-    """Column with this cost in the tables of evaluations and cells, in simulated seconds, bits, joules or rounds."""
+    """Column with this cost in the tables of evaluations and of runs, in simulated seconds, bits, joules or rounds."""
     to_target: str
-    """Column of cells with the cost to reach the target."""
+    """Column with the cost to reach the target in the table of the runs of a study."""
     units: tuple[Unit, ...]
     kind: str
-    """Name of the units in `browser/units.js`."""
+    """Name of the group of units that formats this cost on HTML pages, as defined in `browser/units.js`."""
     show: Callable[[float], str]
     less: str
     """Word for a lower cost to reach the target, such as `sooner`."""
     more: str
     """Word for a higher cost to reach the target, such as `later`."""
     run: str
-    """Phrase that compares the costs of two runs, with blanks for the amount and for the word `less` or `more`."""
+    """Format string that compares the costs of two runs. Its two placeholders are the amount of the difference and the
+    word `less` or `more`."""
     reached: str
-    """Phrase that compares two costs to reach the target, with blanks for the amount and for the word `less` or `more`
-    of this cost."""
+    """Format string that compares two costs to reach the target. Its placeholders are the target, the amount of the
+    difference, and the word for a lower or higher cost."""
     best: str
     """Phrase for the lowest cost to reach the target, such as `soonest`."""
     after: str = "with {}"
-    """Phrase for the cost at which the target is reached, such as `after 3 s`."""
+    """Format string for the cost at which the target is reached, which results in texts such as `after 3 s`."""
     limit: str = "{}"
-    """Phrase for an upper limit of the cost, with a blank for the amount."""
+    """Format string for an upper limit of the cost, with a placeholder for the amount."""
 
     def of(self, evaluations: pd.DataFrame) -> pd.Series:
-        """Return the cost at each row of `evaluations`, in SI units or bits. The column `total_bit` is not required."""
+        """Return the cost from the start of the run up to each row of `evaluations`, in SI units, bits or rounds.
+
+        If the cost is the number of bits, it is the sum over uplink, downlink and sidelink.
+        """
         if self.column == TOTAL_BIT:
             return evaluations["uplink_bit"] + evaluations["downlink_bit"] + evaluations["sidelink_bit"]
         return evaluations[self.column]
@@ -107,7 +111,7 @@ class Cost:
         return axis_unit(largest, self.units)
 
     def row(self, amounts: Iterable[float]) -> list[str]:
-        """Format the amounts in a row of a table in the unit that suits the largest amount."""
+        """Return the amounts as texts in a common unit, which suits the largest amount."""
         given = list(amounts)
         return [self.show(each) for each in given] if self.name == "rounds" else format_alike(given, self.units)
 
@@ -160,12 +164,13 @@ _CARBON = Cost(
     "the run causes {} {}", "{target} is reached with {} {}", "with the least carbon",
 )  # fmt: skip
 PER_RUN = {its.name: its for its in (_NEIGHBOURS, _CARBON)}
-"""Costs that are known for a whole run, but not at each evaluation. They are columns of the table of cells."""
+"""Costs that are known for a whole run, but not at each evaluation. They are columns of the table of the runs of a
+study."""
 COSTS = {its.name: its for its in (_TIME, _BITS, _ENERGY, _DEVICE_ENERGY, _ROUNDS)} | PER_RUN
 """The costs of a run, by short name. `energy` is the energy of all devices and base stations. `device-energy` is this
 energy divided by the number of devices, and evaluations have no column for it. `neighbours` is the 95 % quantile of the
-delays of other users. If there are several classes of other users, the largest quantile counts. `carbon` is the CO2
-emission of a whole run in g."""
+delays of other users of the network (background traffic). If there are several classes of other users, it is the
+largest of their quantiles. `carbon` is the CO2 emission of a whole run in g."""
 RECORDED = {name: its for name, its in COSTS.items() if name != DEVICE_ENERGY and name not in PER_RUN}
 """The costs that have a column in the table of evaluations."""
 TRADED = {name: RECORDED[name] for name in ("time", "bits", "energy")}
@@ -181,11 +186,11 @@ def limits_text(limits: Mapping[str, float]) -> str:
 Measure = Literal["accuracy", "loss"]
 
 TO_TARGET = tuple(cost.to_target for cost in RECORDED.values())
-"""Columns with the costs to reach a target."""
+"""Table columns with the costs to reach a target: time, bits, energy and rounds."""
 
 
 def with_total_bits(evaluations: pd.DataFrame) -> pd.DataFrame:
-    """Add a column `total_bit`, the number of bits on all links, to a table of evaluations."""
+    """Return a table of evaluations with the additional column `total_bit`, the number of bits on all links."""
     return evaluations.assign(total_bit=COSTS["bits"].of(evaluations))
 
 

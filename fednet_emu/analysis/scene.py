@@ -17,7 +17,7 @@ OVER_TIME = ("x_m", "y_m", "cell", "snr_db", "uplink_bps", "downlink_bps", "ther
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """Devices and stations over time. T, N and S are the numbers of times, devices and stations."""
+    """Devices and base stations over time. T, N and S are the numbers of times, devices and base stations."""
 
     times_s: Array
     """The recorded times in simulated seconds [T]. A static scene has a single time."""
@@ -36,7 +36,7 @@ class Scene:
     downlink_bps: Array
     """Downlink rate of each device, computed like `uplink_bps`, in bit/s [T, N]."""
     there: Mask
-    """Mask of available devices [T, N]. The state of batteries is not considered."""
+    """Mask of the devices that are available [T, N]. A device with an empty battery also counts as available."""
     stations_m: Array
     """Coordinates of the stations in m [S, 2]."""
     speed_flop_per_s: Array
@@ -44,7 +44,7 @@ class Scene:
     idle_w: Array
     """Idle power of each device in W [N]."""
     overhead_s: Array
-    """Time that each computation of a device takes in addition to its operations, in s [N]."""
+    """Overhead of each computation of a device in s [N], in addition to the time for floating-point operations."""
 
     @classmethod
     def of(cls, run: RunRecords) -> Scene:
@@ -64,9 +64,10 @@ class Scene:
         return cls(times_s=times_s, stations_m=stations[["x_m", "y_m"]].to_numpy(np.float64), **over_time, **own)
 
     def fixed_s(self, computes: pd.DataFrame) -> Array:
-        """Return the part of each computation's duration that does not depend on its number of operations, in s [n].
+        """Return the overhead in s [n] of each computation: the part of its duration that is independent of its FLOP.
 
-        If a device is a straggler or has a slower clock, this part becomes longer by the same factor as the operations.
+        If a device is a straggler or has a slower clock, the overhead becomes longer by the same factor as the
+        operations. It is zero for computations of the server. `computes` is the table of computations, with n rows.
         """
         if not self.overhead_s.any():
             return np.zeros(len(computes))
@@ -78,10 +79,7 @@ class Scene:
         return np.asarray(np.where(device > SERVER, fixed_s, 0.0), np.float64)
 
     def frame(self) -> pd.DataFrame:
-        """Return the table `scene`.
-
-        It has a row for each station, with device -1, followed by a row for each time and device.
-        """
+        """Return a table with a row for each base station (device -1), followed by a row for each time and device."""
         times, devices = self.x_m.shape
         rows = {
             "simulated_s": np.repeat(self.times_s, devices),

@@ -27,34 +27,36 @@ TRIALS, SEARCH = "trials.csv", "search.json"
 
 @dataclass(frozen=True, repr=False)
 class SearchRecords(TextResult):
-    """The records of a search."""
+    """The records of a search for the best settings: trials, finalists and importance of parameters.
+
+    Trials are settings that were tried with few seeds. Finalists are the best trials, which were run with more seeds.
+    """
 
     name: str
     """The name of the study."""
     costs: Sequence[str]
     """Names of the minimised costs. Empty if the accuracy was maximised."""
     limits: Mapping[str, float]
-    """The upper limits of costs."""
+    """The upper limits of costs, by the name of the cost."""
     target: Mapping[str, float]
     """The target's metric and the value it must reach. Empty if costs of whole runs were minimised."""
     trials: pd.DataFrame
     """One row for each tried setting."""
     finalists: Sequence[int]
-    """Trial numbers of the finalists that were not eliminated when they were compared over further seeds, best first.
-    """
+    """Trial numbers of the finalists that were not eliminated by the runs with further seeds, best first."""
     dropped: Mapping[int, tuple[int, float]]
-    """Trial numbers of the eliminated finalists, each with the number of seeds at its elimination and the p-value. With
-    several costs, the p-value is NaN."""
+    """The number of seeds at its elimination and the p-value of each eliminated finalist, by trial number. If several
+    costs are minimised, the p-value is NaN."""
     runs: Mapping[int, Array]
     """The costs of the runs of each finalist [seeds, costs], by trial number. A run that missed the target has NaN."""
     importance: Mapping[str, float]
-    """The share of the variation of the first cost that each parameter explains, largest first."""
+    """The fraction of the variance of the first cost that each parameter explains, by parameter, largest first."""
     parameters: Sequence[str]
     """Names of the varied parameters."""
 
     @property
     def columns(self) -> Sequence[str]:
-        """Columns of `trials` that contain the optimised quantities."""
+        """Names of the columns of `trials` with the optimised quantities: the minimised costs, or the accuracy."""
         return self.costs or ["accuracy"]
 
     @classmethod

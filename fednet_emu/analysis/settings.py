@@ -29,29 +29,29 @@ PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of a study: one combination of levels. Its cells differ only in the seed."""
+    """A setting of a study: one combination of levels of the axes. Its cells (runs) differ only in the seed."""
 
     levels: dict[str, Any]
     label: str
     data_set: str
-    """Name of the data set of the cells. A Pareto front never mixes data sets."""
+    """Name of the data set of the runs. Only settings with the same data set are on a common Pareto front."""
     cells: pd.DataFrame
     missing: pd.DataFrame
-    """The failed cells, and the cells that have not run yet."""
+    """Table of the failed runs, and of the runs that have not been executed yet."""
 
     @property
     def sound(self) -> bool:
-        """True if the setting has finished cells and no finished cell diverged."""
+        """True if the setting has finished runs and no finished run diverged."""
         return len(self.cells) > 0 and not (self.cells["status"] == "diverged").any()
 
     @property
     def of(self) -> int:
-        """Number of cells of the setting, finished or not."""
+        """Number of finished and unfinished runs of the setting."""
         return len(self.cells) + len(self.missing)
 
 
 def settings_of(study: StudyRecords) -> list[Setting]:
-    """Return the settings of a study that have cells, in the order of the study."""
+    """Return the settings of a study that have finished or unfinished runs, in the order of the study."""
     found, names = [], Names(study.axes)
     for levels in combinations(study, list(study.axes)):
         cells = rows_of(study.cells, levels)
@@ -72,16 +72,16 @@ def settings_of(study: StudyRecords) -> list[Setting]:
 
 @dataclass(frozen=True)
 class Names:
-    """Names of the axes, levels and metrics of a study in text and in figures.
+    """Names of the axes, levels and metrics of a study for text and for figures.
 
-    Text has full names, which can be copied into conditions. Figures have short names with units, or names that the
-    user has given.
+    An axis is a varied setting, and its levels are the values of this setting. Text contains full names, which the user
+    can copy into conditions such as `axis=level`. Figures contain short names with units, or names chosen by the user.
     """
 
     axes: Mapping[str, Sequence[Any]]
     """The axes, each with its levels."""
     given: Mapping[str, str] = field(default_factory=dict)
-    """Names given by the user for axes, levels and metrics. The key of a level is `level` or `axis=level`."""
+    """Names chosen by the user, by the original name of the axis, level (`level` or `axis=level`) or metric."""
 
     @staticmethod
     def of(axes: Mapping[str, Sequence[Any]], given: Mapping[str, str] | None = None) -> Names:
@@ -99,18 +99,18 @@ class Names:
         return Names(axes, given or {})
 
     def metric(self, name: str) -> str:
-        """Return the title of a metric."""
+        """Return the title of a metric, such as `Accuracy` for `accuracy`."""
         return self.given.get(name, METRICS[name])
 
     def axis(self, name: str) -> str:
         """Return the name of an axis in figures.
 
-        By default, this is the key without section and unit, shortened to the last two parts.
+        By default, it is the key of the setting without section and unit, shortened to its last two components.
         """
         return self.given.get(name) or self._short[name]
 
     def level(self, axis: str, level: Any) -> str:
-        """Return a level as text. A number gets the unit at the end of the axis's key, as in `1 MHz`."""
+        """Return a level of an axis as text. A number is followed by the unit at the end of the axis's key: `1 MHz`."""
         text = level_text(level)
         unit = self._unit(axis) if _is_number(level) else None
         return self._renamed(axis, level) or (text if unit is None else with_unit(float(level), unit))
@@ -125,7 +125,7 @@ class Names:
         )
 
     def text(self, levels: Levels) -> str:
-        """Return levels as text for figures. An axis name is added only if the level does not identify the axis."""
+        """Return levels as text for figures. An axis's short name is included unless the level identifies the axis."""
         return ", ".join(
             f"{self.axis(axis)} = {self.level(axis, level)}"
             if self._needs_axis(axis, level)
@@ -136,7 +136,7 @@ class Names:
     def legend(self, settings: Sequence[Levels]) -> tuple[str, list[str]]:
         """Return the heading of a legend, and a label for each setting.
 
-        With many settings, the heading contains the names of the axes.
+        If there are at least four settings, the heading contains the names of the axes, and the labels do not.
         """
         named = any(self._needs_axis(axis, level) for levels in settings for axis, level in levels.items())
         if len(settings) < MANY or not named:
@@ -181,7 +181,7 @@ class Names:
 
 
 def with_unit(value: float, unit: str) -> str:
-    """Return a value with its unit, and with a decimal prefix if the unit may have one: `1 MHz`, `12.5 kbit/s`."""
+    """Return a value with its unit as text, such as `1 MHz`. Only units in `PREFIXED` can have a decimal prefix."""
     size, prefix = 1.0, ""
     if unit in PREFIXED and value:
         size, prefix = next((pair for pair in PREFIXES if abs(value) >= pair[0]), PREFIXES[-1])
@@ -201,7 +201,7 @@ def _is_number(level: Any) -> bool:
 
 
 def data_set_names(data: Sequence[Mapping[str, Any] | None]) -> list[str]:
-    """Return a unique name for each data set.
+    """Return a unique name for each data set, given by its settings as in a scenario file.
 
     The name is the kind of the data set. If several data sets have the same kind, their settings follow in brackets.
     """
@@ -214,11 +214,10 @@ def data_set_names(data: Sequence[Mapping[str, Any] | None]) -> list[str]:
 
 
 def costs_to_target(settings: Sequence[Setting]) -> Iterator[dict[str, Any]]:
-    """Yield for each setting the costs to reach the target of its runs, and their mean with its interval.
+    """Yield for each setting the costs of its runs to reach the target, and the mean costs with 95 % intervals.
 
-    The mean is over the runs that reached the target.
-
-    A run without a value missed the target. `failures` contains the number of such runs by reason, in words.
+    The cost is NaN for a run that missed the target. The means are over the runs that reached the target. `failures` is
+    the number of runs that missed the target by reason, as text.
     """
     for place, setting in enumerate(settings):
         seeds = [*setting.cells["seed"], *setting.missing.get("seed", ())]
@@ -240,7 +239,7 @@ def costs_to_target(settings: Sequence[Setting]) -> Iterator[dict[str, Any]]:
 
 
 def failures_text(ends: Sequence[str], reached: Sequence[bool] | np.ndarray[Any, np.dtype[np.bool_]]) -> str:
-    """Describe how many runs missed the target for each reason. The text is empty if all runs reached the target.
+    """Return the number of runs that missed the target for each reason, as text. Empty if all runs reached the target.
 
     Args:
         ends: the status of each run. Unfinished runs are last.

@@ -9,8 +9,8 @@ intervals never exceed the range of the values, and plain quantiles of five norm
 Paired differences: if two settings are equally good, the sign of each seed's difference is random. The p-value is the
 share of all combinations of signs for which the mean is at least as far from zero. The interval contains all shifts
 that the test does not exclude (Hartigan, "Using Subsample Values as Typical Values", JASA 64, 1969). The interval
-therefore excludes zero if and only if p is at most 0.05. The smallest p of n differences is 2^(1-n), so fewer than six
-differences have no 95 % interval.
+therefore excludes zero if and only if p is at most 0.05. The smallest possible p-value for n differences is 2^(1-n).
+Fewer than six differences therefore have no 95 % interval.
 """
 
 from __future__ import annotations
@@ -30,18 +30,17 @@ from fednet_emu.arrays import Array
 
 LEVEL = 0.95
 ALPHA = 0.05
-"""Maximum p-value of a significant difference."""
+"""Significance level: the maximum p-value of a significant difference."""
 FEWEST, RESAMPLES = 8, 10_000
-"""Minimum number of values for which a mean is resampled, and number of resamples."""
+"""Minimum number of values for which the interval of a mean is computed by a bootstrap, and number of resamples."""
 EXACT, DRAWS = 20_000, 10_000
-"""Maximum number of permutations of which all are evaluated, and number of random permutations that are evaluated if
-there are more."""
+"""Maximum number of permutations for which a test is exact, and number of random permutations if there are more."""
 SAME, ROUNDING = 1e-6, 1e-12
 """Maximum relative difference of two costs that count as equal, and relative rounding error of a mean."""
 
 
 class Interval(NamedTuple):
-    """A mean and its 95 % interval. The limits of the interval are NaN for a single value."""
+    """A mean with the lower and upper limits of its 95 % confidence interval. The limits are NaN for a single value."""
 
     mean: float
     low: float
@@ -49,13 +48,13 @@ class Interval(NamedTuple):
 
 
 def mean_interval(values: Array) -> Interval:
-    """Return the mean of `values` [n] and its 95 % interval. All three are NaN if there are no values."""
+    """Return the mean of `values` [n] and its 95 % confidence interval. The mean and limits are NaN if n is zero."""
     mean, low, high = mean_intervals(np.asarray(values, np.float64)[:, None])
     return Interval(float(mean[0]), float(low[0]), float(high[0]))
 
 
 def mean_intervals(values: Array) -> tuple[Array, Array, Array]:
-    """Return the mean and the lower and upper 95 % limit of each column of `values` [n, columns], each [columns]."""
+    """Return the mean, and the lower and upper limit of its 95 % interval, of each column of `values` [n, columns]."""
     n, columns = values.shape
     unknown = np.full(columns, np.nan)
     if n == 0:
@@ -71,7 +70,7 @@ def mean_intervals(values: Array) -> tuple[Array, Array, Array]:
 
 
 def cost_interval(values: Array) -> Interval:
-    """Return the mean of costs [n] and its 95 % interval, whose lower limit is at least zero."""
+    """Return the mean of costs [n] and its 95 % confidence interval. A negative lower limit is replaced by zero."""
     mean, low, high = mean_interval(values)
     return Interval(mean, max(low, 0.0), high)
 
@@ -86,21 +85,24 @@ class Paired(NamedTuple):
 
     @property
     def excludes_zero(self) -> bool:
-        """True if the interval excludes zero."""
+        """True if the difference is significant: the p-value is at most 0.05, so the 95 % interval excludes zero."""
         return self.p <= ALPHA
 
 
 def gaps(first: Array, second: Array) -> Array:
-    """Return the differences second - first. A difference below a millionth of the larger value counts as zero."""
+    """Return the elementwise differences `second` - `first` of two arrays of equal shape.
+
+    A difference of at most a millionth of the larger absolute value is replaced by zero.
+    """
     first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
     found = second - first
     return np.where(np.abs(found) <= SAME * np.maximum(np.abs(first), np.abs(second)), 0.0, found)
 
 
 def paired_difference(first: Array, second: Array) -> Paired:
-    """Return the mean, interval and p-value of the differences second - first.
+    """Return the mean of the paired differences `second` - `first`, its 95 % interval and the p-value.
 
-    Values [n] at the same index belong to the same seed.
+    Elements of `first` [n] and `second` [n] with the same index belong to the same seed.
     """
     return sign_test(gaps(first, second))
 
@@ -126,7 +128,7 @@ def sign_test(differences: Array) -> Paired:
 
 
 def smallest_p(settings: int, seeds: int) -> float:
-    """Return the smallest p-value that a permutation test with `settings` settings and `seeds` seeds can have."""
+    """Return the smallest possible p-value of a permutation test of `settings` settings with `seeds` seeds each."""
     return float(min(1.0, (settings * (settings - 1.0)) ** (1 - seeds)))
 
 
@@ -139,8 +141,8 @@ def fewest_seeds(settings: int = 2) -> int:
 def _flipped(n: int) -> Array:
     """Return combinations of sign changes of n differences, [combinations, n]. The value 1 stands for a changed sign.
 
-    If there are few combinations, the result contains all combinations in which the last sign is unchanged. Otherwise
-    it contains random combinations.
+    If at most 20 000 combinations leave the last sign unchanged, the result contains all of these combinations.
+    Otherwise it contains 10 000 random combinations.
     """
     if 2 ** (n - 1) <= EXACT:
         return (np.arange(2 ** (n - 1))[:, None] >> np.arange(n) & 1).astype(np.float64)
@@ -148,19 +150,19 @@ def _flipped(n: int) -> Array:
 
 
 def _times_drawn(n: int, ways: np.random.Generator) -> Array:
-    """Return how often each of n values occurs in each random resample, [resamples, n]."""
+    """Return how often each of n values occurs in each bootstrap resample, [resamples, n], drawn by `ways`."""
     drawn = ways.integers(0, n, (RESAMPLES, n)) + n * np.arange(RESAMPLES)[:, None]
     return np.bincount(drawn.ravel(), minlength=RESAMPLES * n).reshape(RESAMPLES, n).astype(np.float64)
 
 
 @lru_cache(maxsize=2)
 def _first_times_drawn(n: int) -> Array:
-    """Return `_times_drawn` for a fixed random seed, cached because a study uses the result thousands of times."""
+    """Return the result of `_times_drawn` for a fixed random seed; it is cached because studies use it very often."""
     return _times_drawn(n, _generator())
 
 
 def _quantiles(means: Array, n: int, freedom: float) -> tuple[Array, Array]:
-    """Return the widened 2.5 % and 97.5 % quantiles [columns] of resampled means [resamples, columns] of n values."""
+    """Return the expanded 2.5 % and 97.5 % quantiles [columns] of bootstrap means [resamples, columns] of n values."""
     tail = float(scipy.special.ndtr(-np.sqrt(n / (n - 1)) * _student(freedom)))
     low, high = np.quantile(means, [tail, 1 - tail], axis=0)
     return low, high
@@ -179,12 +181,12 @@ Steps = tuple[Array, Array]
 
 
 class Band(NamedTuple):
-    """Mean and 95 % band of several runs over a grid of costs. All arrays have the shape [points]."""
+    """Mean score of several runs against the cost, with a pointwise 95 % band. All arrays have the shape [points]."""
 
     spent: Array
-    """Costs at which the band is evaluated."""
+    """Costs at which the mean and the band are evaluated, in ascending order."""
     mean: Array
-    """Mean of all runs. A run that has ended counts with its last score."""
+    """Mean score of all runs. A run that ended at a lower cost is included with its last score."""
     low: Array
     """Lower limit of the band; NaN for a single run."""
     high: Array
@@ -192,11 +194,11 @@ class Band(NamedTuple):
     runs: Array
     """Number of runs that have not yet ended at each cost."""
     cut: bool = False
-    """True if limits are clipped to the range of the score."""
+    """True if some limits were clipped to the range of possible scores."""
 
 
 def band(runs: Sequence[Steps], spent: Array) -> Band:
-    """Return the mean of the scores of `runs`, and its 95 % band, at the costs `spent` [points]."""
+    """Return the mean score of `runs`, which are step functions, and its 95 % band at the costs `spent` [points]."""
     ends = np.array([cost[-1] for cost, _ in runs])
     limits = mean_intervals(np.stack([step_values(cost, score, spent) for cost, score in runs]))
     return Band(spent, *limits, (ends[:, None] >= spent).sum(axis=0))
@@ -205,8 +207,8 @@ def band(runs: Sequence[Steps], spent: Array) -> Band:
 def even_costs(runs: Sequence[Steps], points: int) -> Array:
     """Return evenly spaced costs [points].
 
-    The first is the cost at which every run has been evaluated at least once, and the last is the end of the longest
-    run.
+    The first is the lowest cost at which every run has been evaluated at least once. The last is the highest final cost
+    of any run.
     """
     start, end = max(float(cost[0]) for cost, _ in runs), max(float(cost[-1]) for cost, _ in runs)
     return np.linspace(start, max(start, end), points)
@@ -221,10 +223,10 @@ def step_values(cost: Array, score: Array, grid: Array) -> Array:
 def band_of(rows: pd.DataFrame, metric: str, cost: Cost, points: int, until: float | None = None) -> Band | None:
     """Return the mean and the 95 % band of a metric against a cost, over the seeds of a setting.
 
-    Return None if no run has the metric or a positive cost. The band begins at the cost at which every run has been
-    evaluated at least once. It ends with the longest run, or at the cost `until` if that is higher. The grid consists
-    of `points` evenly spaced costs and the final cost of each run. The limits of the band are clipped to the range of
-    the metric.
+    `rows` are the evaluations of all runs of the setting. The result is None if no run has the metric or a positive
+    cost. The band begins at the cost at which every run has been evaluated at least once. It ends at the highest final
+    cost of any run, or at the cost `until` if that is higher. The grid consists of `points` evenly spaced costs and the
+    final cost of each run. The limits of the band are clipped to the range of the metric.
     """
     known = rows[np.isfinite(rows[metric])]
     runs = [(cost.of(run).to_numpy(np.float64), run[metric].to_numpy(np.float64)) for _, run in known.groupby("seed")]

@@ -1,4 +1,4 @@
-"""A recorded study, with its axes, its target, and its tables of cells and evaluations."""
+"""A recorded study, with its axes, its target, and its tables of evaluations and of cells (the runs of the study)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cycle_times(turns: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def cycle_columns(turns: pd.DataFrame) -> dict[str, Any]:
-    """Return the kind of grouping, the mean number of groups and the mean cycle time of a run.
+    """Return the kind of grouping, the mean number of groups and the mean cycle time from a run's `cyclic_turns`.
 
     Returns:
         `grouping` (structure and access scheme as text), `groups_formed`, and `cycle_s` in simulated seconds. Means are
@@ -56,7 +56,7 @@ def cycle_columns(turns: pd.DataFrame) -> dict[str, Any]:
 
 
 SERIES_COLUMNS: dict[str, Callable[[pd.DataFrame], dict[str, Any]]] = {"cyclic_turns": cycle_columns}
-"""Functions that summarise a recorded series of a run as columns of the table of cells, by the name of the series."""
+"""Functions that summarise a recorded series of a run as columns of the table of runs, by the name of the series."""
 
 
 DESCRIPTION = "study.json"
@@ -64,7 +64,7 @@ UNFINISHED = "run the sweep that writes it again, which mends it"
 NEEDED = ("seed", "status", "uplink_bit", "downlink_bit", "sidelink_bit")
 """Entries of a run's summary that comparisons need."""
 DATA_SET, DEVICE_COUNT = "data_set", "device_count"
-"""Columns of the table of cells that contain the unique name of the data set, and the number of devices."""
+"""Columns of the table of runs that contain the unique name of the data set, and the number of devices."""
 CONDITION = re.compile(r",(?=[^,=]+=)")
 """Separator of conditions: a comma that is followed by `axis=`. Any other comma belongs to a level."""
 
@@ -73,27 +73,27 @@ Levels = Mapping[str, Any]
 Condition = str | Mapping[str, Any]
 """The levels of some axes, as text `axis=level` (separated by commas if there are several) or as `{axis: level}`."""
 Within = Mapping[str, float] | Iterable[str]
-"""Upper limits of costs, as a mapping such as `{"time": 60}` or as strings such as `time=60`."""
+"""Upper limits of costs, as a mapping such as `{"time": 60}` (in s) or as strings such as `time=60`."""
 
 
 @dataclass(frozen=True)
 class StudyRecords:
-    """The records of a study."""
+    """The records of a study: its axes, its target, and the tables of its cells (runs) and of their evaluations."""
 
     name: str
     axes: Mapping[str, Sequence[Any]]
     """The axes by name, each with its levels in order."""
     target: Mapping[str, float]
-    """The measure and level of the target; empty without a target."""
+    """The metric of the target (`accuracy` or `loss`) and the value it must reach; empty if there is no target."""
     evaluations: pd.DataFrame
-    """One row for each evaluation of each finished cell, with `seed` and a column for each axis."""
+    """One row for each evaluation of each finished run, with `seed` and a column for each axis."""
     cells: pd.DataFrame
-    """One row for each finished cell, in the order of the study, with its levels, total costs, costs to reach the
-    target, and the columns of `SERIES_COLUMNS`."""
+    """One row for each finished cell (a run of the study), in the order of the study, with its levels, total costs,
+    costs to reach the target, and summaries of recorded series."""
     unfinished: Sequence[str]
-    """Labels of the unfinished cells."""
+    """Labels of the unfinished runs."""
     missing: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """One row for each unfinished cell, with its levels, `seed`, `status` and `reason`."""
+    """One row for each unfinished run, with its levels, `seed`, `status` and `reason`."""
 
     @classmethod
     def opened(cls, folder: Path) -> Self:
@@ -144,17 +144,19 @@ class StudyRecords:
 
     @property
     def diverged(self) -> list[str]:
-        """Labels of the finished cells that diverged. These cells have scores, but miss every target."""
+        """Labels of the finished runs that diverged. These runs have scores, but count as missing every target."""
         return list(self.cells["cell"][self.cells["status"] == "diverged"])
 
     @property
     def metrics(self) -> dict[str, str]:
-        """The measured scores with their titles. The score of the target is first."""
+        """Titles of the measured scores, by column name. The score of the target is first."""
         known = measured([self.evaluations])
         return {name: known[name] for name in (*self.target, *known) if name in known}
 
     def aiming_at(self, accuracy: float | None = None, loss: float | None = None) -> Self:
-        """Return the study with another target, an accuracy or a loss, or unchanged if neither is given.
+        """Return a copy of the study with another target, which is an accuracy or a loss.
+
+        The costs to reach the target are computed again. If neither argument is given, the study itself is returned.
 
         Raises:
             FednetError: both are given, the accuracy is not above 0 and at most 1, or the loss is not above 0.
@@ -175,9 +177,10 @@ class StudyRecords:
         return replace(self, target={measure: level}, cells=self.cells.drop(columns=list(TO_TARGET)).join(reached))
 
     def within(self, cost: str, amount: float) -> Self:
-        """Return the study as if each run had ended at its last evaluation with a cost of at most a limit.
+        """Return the study as if each run had ended at its last evaluation with a cost of at most `amount`.
 
-        Final scores and total costs are those at this evaluation. The costs to reach the target are not changed.
+        `cost` is the name of a cost, such as `time`. Final scores and total costs are those at this evaluation. The
+        costs to reach the target are not changed.
 
         Raises:
             FednetError: the cost does not exist.
@@ -189,9 +192,9 @@ class StudyRecords:
         return replace(self, evaluations=kept, cells=cells)
 
     def spent(self, cost: str) -> pd.Series:
-        """Return the cost of a run up to each evaluation, in simulated seconds, bits, joules or rounds.
+        """Return for each row of `evaluations` the cost of the run so far, in simulated s, bits, J or rounds.
 
-        A cost that is known only for the whole run has the same value at every evaluation.
+        If a cost is known only for the whole run, each evaluation of the run has this value.
 
         Raises:
             FednetError: the cost does not exist or was not recorded, or it is a cost per device and the number of
@@ -219,7 +222,7 @@ class StudyRecords:
         return amounts / self.evaluations["cell"].map(counts)
 
     def where(self, levels: Levels) -> Self:
-        """Return the part of the study with the given levels; the axes of these levels are removed.
+        """Return the subset of the study with the given levels. The axes of these levels are removed.
 
         Raises:
             FednetError: an axis or level does not exist.
@@ -236,7 +239,7 @@ class StudyRecords:
         )
 
     def level(self, axis: str, text: str) -> Any:
-        """Return the level of an axis that `text` denotes.
+        """Return the level of an axis that is written as `text`, for example the number 1e6 for `1000000`.
 
         Raises:
             FednetError: the axis or level does not exist.
@@ -270,12 +273,12 @@ def is_level(level: Any, text: str) -> bool:
 
 
 def combinations(view: StudyRecords, names: Sequence[str]) -> list[Levels]:
-    """Return all combinations of levels of the axes `names`. Without axes there is a single empty combination."""
+    """Return all combinations of levels of the axes `names`; a single empty combination if there are no axes."""
     return [dict(zip(names, levels, strict=True)) for levels in itertools.product(*(view.axes[name] for name in names))]
 
 
 def rows_of(table: pd.DataFrame, levels: Levels) -> pd.DataFrame:
-    """Return the rows of a table that have the given levels."""
+    """Return the rows of a table whose columns have the given levels, a mapping from columns (axes) to values."""
     chosen = np.ones(len(table), bool)
     for name, level in levels.items():
         chosen &= (table[name] == level).to_numpy()
@@ -303,7 +306,7 @@ def is_one_study(folders: Sequence[Path], command: str = "plot") -> bool:
 
 
 def _with_series(folder: Path, cells: pd.DataFrame) -> pd.DataFrame:
-    """Add the columns of `SERIES_COLUMNS` to the table of cells. Cells without the series have NaN."""
+    """Return the table of runs with the columns of `SERIES_COLUMNS`, which are NaN for runs without the series."""
     for series, columns_of in SERIES_COLUMNS.items():
         known = {
             cell: columns_of(_table(path, ((read_manifest(path.parent) or {}).get("files") or {}).get(path.name)))
@@ -335,10 +338,10 @@ def target_text(target: Mapping[str, float]) -> str:
 
 
 def conditions(given: Condition, option: str) -> Mapping[str, Any]:
-    """Return conditions as a mapping from axes to levels, or to levels as text.
+    """Return conditions such as `axis=level` as a mapping from axes to levels. A mapping is returned unchanged.
 
     Raises:
-        FednetError: a condition is malformed; the error names `option`.
+        FednetError: a condition is malformed. The message begins with `option`, the name of the option or argument.
     """
     if isinstance(given, Mapping):
         return given

@@ -11,11 +11,12 @@ from fednet_emu.analysis.scales import OWN_METRICS
 from fednet_emu.records.summaries import losses_in_words
 
 DIGEST_LENGTH = 12
-"""Number of hexadecimal digits of the event digest in tables. These 48 bits distinguish all runs of a study."""
+"""Number of hexadecimal digits of the event digest (a hash of all events of a run) in tables. Its 48 bits suffice to
+distinguish the runs of a study."""
 
 
 def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the rows (title, value with unit) of a run's summary, without quantities that were not measured."""
+    """Return the summary of a run as rows (title, value with unit). Quantities that were not measured are omitted."""
     known = {**summary, "losses": losses_in_words(summary) or None}
     measured = {
         key: value
@@ -27,9 +28,9 @@ def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _neighbours(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield rows about the files and delays of each class of other users.
+    """Yield rows (title, text) about the files and delays of each class of other users (background traffic).
 
-    Delays are also given for the time during which the federation was sending.
+    Additional rows distinguish files that arrived while the federation was sending from all other files.
     """
     for name, its in summary.get("traffic", {}).items():
         files = f"{its['files']:,} files, {its['unfinished']:,} unfinished, {its['lost']:,} lost"
@@ -41,9 +42,9 @@ def _neighbours(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def delays_text(its: Mapping[str, Any]) -> str:
-    """Describe the mean and the 95 % quantile of delays.
+    """Return a text with the mean and the 95 % quantile of the delays of files.
 
-    The words `at least` mark lower bounds, which are due to unfinished files.
+    If unfinished files make a value a lower bound, the words `at least` precede it.
     """
     if not its["counted"]:
         return "no files"
@@ -54,7 +55,7 @@ def delays_text(its: Mapping[str, Any]) -> str:
 
 
 def profile_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the rows (title, value with unit) of a profile of the computing time on the host, largest part first."""
+    """Return rows (title, value with unit) about host time by activity (longest first), training jobs and workers."""
     parts = sorted(summary["host_parts"].items(), key=lambda item: -item[1]["host_s"])
     total_s = sum(spent["host_s"] for _, spent in parts) or 1.0
     rows = []
@@ -69,7 +70,7 @@ def profile_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _exchange_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return rows about message exchanges that were computed as arrays, and about the reasons why others were not."""
+    """Return rows with the number of message exchanges computed as arrays, and of others (one by one) by reason."""
     own = summary.get("exchanges", {"as_arrays": 0, "one_by_one": {}})
     rows = [("  exchanges as arrays", str(own["as_arrays"]))] if own["as_arrays"] else []
     return rows + [("  exchanges one by one", f"{count}: {why}") for why, count in own["one_by_one"].items()]
@@ -88,8 +89,8 @@ def _worker_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 _PARTS = ("compute_j", "transmit_j", "rx_energy_j", "idle_j", "waiting_j", "station_j", "known_jobs")
-"""Keys of summary rows that are omitted if their value is zero: parts of the energy, and training jobs taken from the
-cache."""
+"""Entries of the summary that are omitted from tables if they are zero: components of the energy, and the number of
+training jobs whose results were read from the cache."""
 
 _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("doubtful", "doubtful", str),

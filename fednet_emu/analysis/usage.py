@@ -22,7 +22,7 @@ from fednet_emu.records.summaries import losses_in_words
 TRANSFERS = (*TRANSFER_COLUMNS, "receivers", "size_bit", "transmitted_bit", "delivered_bit", "lost_bit", "energy_j",
              "rx_energy_j", "cell")  # fmt: skip
 OFF_AIR = ("ack_wait_s", "reception_delay_s")
-"""Columns of transfers with the durations of phases in which a transfer sends no bits."""
+"""Columns of the table of transfers with the durations, in s, of phases after the start in which no bits are sent."""
 COMPUTES = (*COMPUTE_COLUMNS, "flop", "energy_j")
 
 
@@ -34,7 +34,7 @@ class Usage:
 
     @cached_property
     def scene(self) -> Scene | None:
-        """Positions of the devices, or None if the run did not record positions."""
+        """Positions and link rates of the devices over time, or None if the run did not record them."""
         return Scene.of(self.run) if self.run.has(SCENE) else None
 
     @property
@@ -47,9 +47,9 @@ class Usage:
 
     @cached_property
     def transfers(self) -> pd.DataFrame:
-        """All transfers. The end time of an unfinished transfer is the end of the run.
+        """Table of all transfers. The end time of an unfinished transfer is the end of the run.
 
-        Old runs do not record cells; all their transfers have cell 0.
+        If the run does not record cells (as in older versions), all transfers are assigned to cell 0.
         """
         whole = self.run.table("transfers")
         whole = whole.assign(cell=whole.get("cell", 0))
@@ -63,7 +63,7 @@ class Usage:
 
     @cached_property
     def computes(self) -> pd.DataFrame:
-        """All computations. The end time of an unfinished computation is the end of the run."""
+        """Table of all computations. The end time of an unfinished computation is the end of the run."""
         whole = self.run.table("computes", COMPUTES)
         return whole.assign(ended_s=whole["ended_s"].fillna(self.simulated_s))
 
@@ -73,17 +73,17 @@ class Usage:
 
     @cached_property
     def evaluations(self) -> pd.DataFrame:
-        """All evaluations of the model. The column `total_bit` contains the number of bits on all links."""
+        """Table of all evaluations of the model. The column `total_bit` is the number of bits on all links so far."""
         return with_total_bits(self.run.table("evaluations"))
 
     @cached_property
     def bars(self) -> pd.DataFrame:
-        """Activities of the devices; see `activity_bars`."""
+        """Table of the activities of the devices in the whole run; see `activity_bars`."""
         return activity_bars(self.transfers, self.receptions, self.computes, self.simulated_s)
 
     @cached_property
     def split(self) -> dict[str, Array]:
-        """Time that each device spent in each category of activity; see `time_split`."""
+        """Time in s [devices] that each device spent in each category of activity; see `time_split`."""
         return time_split(self.bars, self.devices, self.simulated_s)
 
     @cached_property
@@ -108,10 +108,11 @@ class Usage:
 
     @cached_property
     def energy_j(self) -> dict[str, Array]:
-        """Energy of each device for sending, receiving, computing and idle power, in joules [devices].
+        """Energy of each device in J [devices], by cause: sending, receiving, computing and idle power.
 
-        The receivers of a transmission share its receive energy equally, because they receive for the same time. The
-        energy of the idle power counts as `waiting` while a device is inactive, and as `idle` otherwise.
+        Sending is divided into `uplink` and `sidelink`. The receive energy of a transmission is divided equally among
+        its receivers, because they receive for the same time. The energy due to idle power is divided into `waiting`
+        (while a device is inactive) and `idle` (while it sends, receives or computes).
         """
         sent, made = self.transfers, self.computes
         spent = {
@@ -128,9 +129,10 @@ class Usage:
         return {**spent, "receiving": received, "computing": computing, **self._idle_j()}
 
     def _idle_j(self) -> dict[str, Array]:
-        """Return the energy of each device due to its idle power, in joules [devices], by cause.
+        """Return the energy of each device due to its idle power, in J [devices], as `waiting` and `idle`.
 
-        The result is empty if devices have no idle power, or if the run recorded no scene.
+        `waiting` is the energy while a device is inactive, and `idle` is the energy while it is active. The result is
+        empty if devices have no idle power, or if the run did not record idle powers.
         """
         if self.scene is None or not self.scene.idle_w.any():
             return {}
@@ -142,7 +144,10 @@ class Usage:
         return {"waiting": whole_j - self.scene.idle_w * busy_s, "idle": self.scene.idle_w * busy_s}
 
     def per_device(self, device: pd.Series[int], amount: pd.Series[float] | None = None) -> Array:
-        """Return the sum of `amount` over the rows of each device [devices]; if it is None, the number of rows."""
+        """Return the sum of `amount` [rows] over the rows of each device [devices].
+
+        `device` [rows] is the device of each row; rows of the server are ignored. None for `amount` counts the rows.
+        """
         here = device.to_numpy(np.int64)
         own = here > SERVER
         weights = None if amount is None else amount.to_numpy(np.float64)[own]
@@ -156,7 +161,7 @@ DOING = {
 
 
 def words(usage: Usage) -> list[str]:
-    """Describe a run in sentences: its duration and result, lost messages, costs, and the slowest device."""
+    """Return sentences about a run: its duration and result, lost messages, costs, and the slowest device."""
     losses = losses_in_words(usage.run.summary)
     lost = [f"{losses[0].upper()}{losses[1:]}."] if losses else []
     return [_length(usage), *lost, _costs(usage), _slowest(usage)]
@@ -206,7 +211,7 @@ def _cause(cause: str) -> str:
 
 
 def turn_s(usage: Usage) -> Array:
-    """Return the mean busy or waiting time of each device per update, in seconds [devices]; NaN without updates.
+    """Return the mean time per update in s [devices] for which each device is busy or waits; NaN if it has no updates.
 
     Each computation of a device counts as an update. For a device that never computes, each uplink counts instead.
     """
@@ -240,7 +245,7 @@ BINS = 40
 
 
 def spreads(usage: Usage) -> dict[str, Any]:
-    """Return histograms by quantity: `latency_s`, `rate_bps` of each direction, and `staleness`."""
+    """Return histograms of round durations (`latency_s`), rates by direction (`rate_bps`), and recorded `staleness`."""
     rounds, sent = usage.rounds, usage.transfers
     took_s = sent["ended_s"] - sent["started_s"] - sum(sent[name] for name in OFF_AIR if name in sent)
     on_air = sent[(took_s > 0) & (sent["transmitted_bit"] > 0)]
@@ -254,7 +259,7 @@ def spreads(usage: Usage) -> dict[str, Any]:
 
 
 def histogram(values: Array) -> dict[str, Any] | None:
-    """Return the bin edges and counts of a histogram, and the mean and quantiles, or None if there are no values.
+    """Return a histogram with 40 bins, and the mean and quantiles of the values; None if no value is finite.
 
     Bins have equal widths. If all values are positive and span more than a factor of 20, bins have equal widths on a
     logarithmic axis.
@@ -282,10 +287,7 @@ def histogram(values: Array) -> dict[str, Any] | None:
 
 
 def _staleness(usage: Usage) -> dict[str, Any] | None:
-    """Count updates by their staleness, which is a column of a recorded series.
-
-    The first series with this column is used. The result is None if no series has it.
-    """
+    """Return the number of updates by staleness, from the first table with such a column; None if there is none."""
     run = usage.run
     for name in run.names():
         table = run.table(name)

@@ -62,7 +62,7 @@ MORE: dict[str, tuple[str, str]] = {
     "cache": ("fednet cache --most 5GB", "guides/reuse"),
     "cite": ("fednet cite results/quickstart/seed-0 > methods.bib", "reference/command-line"),
 }
-"""An example and a documentation page for each command, by the name of the command."""
+"""An example and the path of a documentation page for each command, by the name of the command."""
 
 app = typer.Typer(
     help="Discrete-event network emulator for wireless federated learning.",
@@ -159,7 +159,10 @@ class RunOptions(NamedTuple):
 
 
 def _run(scenario: ScenarioLike, name: str | None, changes: list[str], options: RunOptions) -> None:
-    """Run a scenario, write the run folder and figures, and print the progress and the totals of the run."""
+    """Run a scenario, write the run folder and the figures, and print the progress and the totals of the run.
+
+    `changes` are overrides `KEY=VALUE` of settings.
+    """
     out, data_dir, timing_only, quiet, profile, force, plots, track = options
     folder = out
 
@@ -277,7 +280,7 @@ def version(show: Annotated[bool, typer.Option("--version", help="Print the vers
 
 
 class PlainHelp(TyperCommand):
-    """Command whose help text shows brackets without the backslashes with which Typer escapes them."""
+    """Command in whose help text brackets are not preceded by the backslashes with which Typer escapes them."""
 
     @override
     def get_help(self, ctx: Context) -> str:
@@ -285,7 +288,10 @@ class PlainHelp(TyperCommand):
 
 
 def with_examples(app: typer.Typer) -> None:
-    """Add an example and a documentation page to each command's help; list commands with their whole first sentence."""
+    """Add an example and a link to the documentation to the help of each command.
+
+    In the list of commands, the first line of each description is shown in full.
+    """
     for command in app.registered_commands:
         function = command.callback
         if function is not None:

@@ -1,6 +1,6 @@
 """Arguments and options that several commands share, their shell completion, and the console of commands.
 
-Each function of the completion takes the typed text, imports the modules that it needs, and returns completions.
+Each completion function returns completions of the typed text. It imports the modules that it needs when it is called.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ Completion = list[str] | list[tuple[str, str]]
 
 
 def scenario_names(incomplete: str) -> Completion:
-    """Return names of scenarios in the library and in ./scenarios; without a match, files below the working folder."""
+    """Return the matching names of scenarios in the library and ./scenarios, or matching files if there is no name."""
     return _named("scenarios", incomplete) or _files(incomplete)
 
 
 def study_names(incomplete: str) -> Completion:
-    """Return names of studies in the library and ./scenarios/studies; without a match, files in the working folder."""
+    """Return the matching names of studies in the library and ./scenarios/studies, or files if there is no name."""
     return _named("scenarios/studies", incomplete) or _files(incomplete)
 
 
 def channel_names(incomplete: str) -> Completion:
-    """Return the names of radio environments."""
+    """Return the names of radio environments that begin with `incomplete`."""
     return _named("channels", incomplete)
 
 
 def profile_names(incomplete: str) -> Completion:
-    """Return the names of device profiles."""
+    """Return the names of device profiles that begin with `incomplete`."""
     return _named("profiles", incomplete)
 
 
 def slot_names(incomplete: str) -> Completion:
-    """Return the names of slots, each with the first key at which the slot occurs."""
+    """Return the matching names of slots (settings with several kinds of component), each with its first key."""
     from fednet_emu.scenario.slots import slots
 
     return [(name, place.keys[0]) for name, place in slots().items() if name.startswith(incomplete)]
 
 
 def settings(incomplete: str) -> Completion:
-    """Complete a `KEY=VALUE` of `--set`: return the keys of the next level or, after the `=`, the possible values."""
+    """Return completions of `KEY=VALUE` in `--set`: keys of the next level or, after the `=`, possible values."""
     from fednet_emu.scenario.slots import choices, settings_below
 
     key, equals, value = incomplete.partition("=")
@@ -148,12 +148,12 @@ Track = Annotated[
 
 
 def with_seed(overrides: list[str] | None, seed: int | None) -> list[str]:
-    """Return the overrides `KEY=VALUE` of a command, plus an override of `seed` if the option `--seed` is given."""
+    """Return overrides `KEY=VALUE` of settings; an override of the seed is added if `seed` is not None."""
     return [*(overrides or ()), *(() if seed is None else (f"seed={seed}",))]
 
 
 def with_reuse(overrides: list[str] | None, reuse: bool) -> list[str]:
-    """Return the overrides `KEY=VALUE` of a command, plus `training.reuse=false` unless `reuse` is True."""
+    """Return overrides `KEY=VALUE` of settings; `training.reuse=false` is added unless `reuse` is True."""
     return [*(overrides or ()), *(() if reuse else ("training.reuse=false",))]
 
 
@@ -188,7 +188,7 @@ def device_numbers(text: str) -> list[int]:
 
 
 def renamed(texts: list[str] | None) -> dict[str, str]:
-    """Parse options `--rename KEY=TEXT`, and return each new name by the old name; KEY may have the form `axis=level`.
+    """Parse options `--rename KEY=TEXT`, and return the new names by old name. KEY may have the form `axis=level`.
 
     Raises:
         FednetError: an option is malformed.
@@ -210,7 +210,7 @@ class Page(NamedTuple):
     latex: bool = False
 
     def write(self, figures: Mapping[str, Figure], folder: Path) -> list[Path]:
-        """Write figures, and tables of the plotted numbers as set by `csv` and `latex`; return the file paths."""
+        """Write figures, and tables of plotted numbers if `csv` or `latex` is set; return the paths of all files."""
         from fednet_emu.draw.figures.page import fit_to_page
         from fednet_emu.draw.figures.run_figures import save
 

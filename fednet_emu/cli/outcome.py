@@ -29,10 +29,9 @@ MISTAKE, INTERRUPTED, BUG, FAILED = 2, 130, 1, 1
 
 @contextmanager
 def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[None]:
-    """Convert an exception of a command to a printed message and an exit code; also print warnings and log messages.
+    """Context manager that converts an exception of a command to a printed message and an exit code.
 
-    Args:
-        interrupted: function that returns the message to print after Ctrl-C.
+    Warnings and log messages are also printed. `interrupted` is a function that returns the message after Ctrl-C.
     """
     try:
         with _log_printed(), _warnings_printed():
@@ -62,11 +61,11 @@ def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[
 
 
 PARAMETERS = {"formats": "picture", "labels": "label"}
-"""Name of the command parameter for each Python argument that has a different name."""
+"""Names of command parameters that differ from the Python argument with the same meaning, by the argument's name."""
 
 
 def _with_option(error: FednetError) -> str:
-    """Return the text of an error; if it begins with a Python argument, the command's option takes its place."""
+    """Return the text of an error. A Python argument at its beginning is replaced by the option of the command."""
     text, context = str(error), click.get_current_context(silent=True)
     argument, colon, rest = text.partition(": ")
     if context is None or not colon or type(error) is not FednetError:  # other errors start with a setting or file
@@ -84,13 +83,13 @@ def _bug() -> NoReturn:
 
 LOGGERS = ("fednet_emu.plugins", "fednet_emu.settings")
 """Loggers whose messages a command prints. `fednet_emu.plugins` reports each plug-in module before its import, because
-the module runs with the user's permissions. `fednet_emu.settings` reports settings of a component that do not fit the
-component's new kind."""
+the module runs with the user's permissions. `fednet_emu.settings` reports settings of a component that do not exist for
+the component's new kind."""
 
 
 @contextmanager
 def _log_printed() -> Iterator[None]:
-    """Print the messages of `LOGGERS` inside the `with` block, each line once."""
+    """Context manager that prints the log messages of `LOGGERS`; repeated lines are printed once."""
     loggers, handler = [logging.getLogger(name) for name in LOGGERS], _LogPrinter(logging.INFO)
     before = [logger.level for logger in loggers]
     for logger in loggers:
@@ -106,7 +105,7 @@ def _log_printed() -> Iterator[None]:
 
 @contextmanager
 def _warnings_printed() -> Iterator[None]:
-    """Print each warning of a scenario once, on its own line."""
+    """Context manager that prints each warning about a scenario once, on a separate line."""
     printed, before = set[str](), warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:

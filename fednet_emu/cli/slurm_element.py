@@ -1,4 +1,4 @@
-"""Program that executes one SLURM array element: `python -m fednet_emu.cli.slurm_element FOLDER ELEMENT ELEMENTS`."""
+"""Program for one element of a SLURM job array: `python -m fednet_emu.cli.slurm_element FOLDER ELEMENT ELEMENTS`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fednet_emu.study.slurm import run_element
 
 
 def main(folder: str, element: str, elements: str) -> None:
-    """Execute the jobs of an array element, and print their outcomes."""
+    """Execute the runs that are assigned to one element of a job array, and print their outcomes."""
     for name, outcome in run_element(Path(folder), int(element), int(elements)):
         print(f"{name}: {outcome.status} {outcome.reason}".rstrip(), flush=True)
 

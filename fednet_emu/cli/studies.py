@@ -210,7 +210,7 @@ def _runner(
 def _to_slurm(
     runs: Sequence[StudyRun], folder: Path, collect: list[str], data_dir: Path | None, track: list[str] | None
 ) -> None:
-    """Write the unfinished runs as a SLURM job array and submit the array; without `sbatch`, print the commands."""
+    """Write the unfinished runs as a SLURM job array and submit it; print the commands if `sbatch` does not exist."""
     from fednet_emu.analysis.quantities import counted
     from fednet_emu.study.slurm import Slurm, submit
     from fednet_emu.study.sweep import sweep as run_sweep
@@ -271,7 +271,7 @@ def _swept(
 
 
 def _report(study: Study, folder: Path, quiet: bool) -> None:
-    """Write the report of a study; an error is only printed, because the tables are already complete."""
+    """Write the HTML page of a study. If this fails, the error is only printed, because the tables are complete."""
     if not quiet:
         ERRORS.print("writing the report")
     try:

@@ -30,5 +30,5 @@ ACTIVITIES = {
     "idle": Activity("idle", "#E8EAEE", "#2A2F38"),
     "lost": Activity("lost or stopped", "#7A1020", "#E0455F"),
 }
-"""The activities of devices, by their names in records and on pages. Their colours can be distinguished with
-protanopia, deuteranopia and tritanopia. An absent device counts as idle."""
+"""The activities of devices, by their names in records and on pages. The colours can be distinguished by readers with
+protanopia, deuteranopia or tritanopia. A device that is absent counts as idle."""

@@ -66,18 +66,18 @@ _SETTINGS = {
 
 
 _ALONE = threading.RLock()
-"""Lock that lets only one thread plot at a time, because Matplotlib's settings apply to the whole process."""
+"""Lock that allows only one thread to plot at a time, because Matplotlib's settings apply to the whole process."""
 
 
 @contextmanager
 def paper_style() -> Iterator[None]:
-    """Replace the user's Matplotlib settings inside the `with` block, which only one thread at a time can enter."""
+    """Context manager that replaces the user's Matplotlib settings; only one thread at a time can enter it."""
     with _ALONE, style.context(["default", _SETTINGS]):
         yield
 
 
 class Entries(NamedTuple):
-    """The handles, labels (without line breaks) and heading of a legend, and its handle width and height."""
+    """The entries of a legend: handles, labels without line breaks, heading, handle width, and height of the legend."""
 
     handles: Sequence[Artist]
     labels: Sequence[str]
@@ -87,7 +87,7 @@ class Entries(NamedTuple):
 
 
 class PaperFigure(Figure):
-    """A figure that a notebook displays without pyplot, with the same style as in a file.
+    """A figure that a notebook displays without pyplot, in the same style as when it is saved to a file.
 
     Attributes:
         numbers: the plotted numbers as a table. None if they can be read from the lines of the figure.
@@ -116,7 +116,7 @@ def new_figure(height_in: float, width_in: float = WIDTH_IN) -> PaperFigure:
 
 
 def finish_axes(axes: Axes, *, grid: bool = True) -> None:
-    """Set a light grid, thin ticks and small tick labels, including those of ticks that Matplotlib creates later."""
+    """Set a light grid (if `grid` is True), thin ticks and small tick labels, also for ticks that are created later."""
     axes.tick_params(which="major", labelsize=SMALL_PT, width=0.5, length=2.5, pad=2.0)
     axes.tick_params(which="minor", width=0.4, length=1.5)
     if grid:
@@ -125,9 +125,10 @@ def finish_axes(axes: Axes, *, grid: bool = True) -> None:
 
 
 def line_style(index: int) -> dict[str, Any]:
-    """Return the colour, dash pattern and marker of line `index`.
+    """Return the colour, dash pattern and marker of the line with the number `index` in a figure.
 
-    Colours repeat after 9 lines, dash patterns after 5, and markers after 8, so 360 lines differ.
+    Colours repeat after 9 lines, dash patterns after 5 lines, and markers after 8 lines, so the styles of 360 lines
+    differ.
     """
     return {
         "color": LINE_COLOURS[index % len(LINE_COLOURS)],
@@ -147,12 +148,8 @@ def add_legend(
 ) -> None:
     """Add a legend above the axes, where it covers no data, and increase the height of the figure.
 
-    Args:
-        figure: the figure.
-        handles: the line or patch of each label.
-        labels: one label for each handle, by default the label that the handle has. Long labels are broken into lines.
-        handle_em: width of the handles, as a multiple of the font size.
-        heading: text above the entries.
+    If `labels` are empty, the labels of the handles are used. Long labels are broken into lines. `handle_em` is the
+    width of the handles as a multiple of the font size, and `heading` is a text above the entries.
     """
     width_in = figure.get_figwidth()
     labels = labels or [str(handle.get_label()) for handle in handles]
@@ -181,7 +178,8 @@ def add_line_legend(figure: Figure, axes: Axes) -> None:
 def _legend_columns(texts: Sequence[str], handle_em: float, width_in: float) -> int:
     """Return a number of legend columns that fits the width of the figure and gives rows of nearly equal length.
 
-    Matplotlib fills columns one after another. Two entries in the first row and a single one in the second are avoided.
+    Matplotlib fills columns one after another. A layout with two entries in the first row and one in the second row is
+    avoided.
     """
     widths_in = [
         max(map(_width_in, text.splitlines())) + (handle_em + 1.8) * SMALL_PT / POINTS_PER_IN for text in texts
@@ -200,7 +198,7 @@ def _width_in(line: str) -> float:
 
 
 def fit_scale(axes: Axes, direction: Literal["x", "y"]) -> None:
-    """Set a logarithmic axis if all values are positive and span more than a factor of 100, and else a linear axis."""
+    """Make an axis logarithmic if all plotted values are positive and span more than a factor of 100, else linear."""
     smallest, largest = (float(limit) for limit in getattr(axes.dataLim, f"interval{direction}"))
     axis = axes.xaxis if direction == "x" else axes.yaxis
     if smallest > 0 and largest > 100.0 * smallest:

@@ -1,4 +1,4 @@
-"""Paths that users give, and the folder of recorded data and data sets."""
+"""Check and resolve paths that users specify, and locate files in the folder of recorded data and data sets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fednet_emu.limits import is_unicode
 
 
 def is_file(path: Path) -> bool:
-    """Return True if a file exists at `path`; return False also for a path that is too long or contains a null byte."""
+    """Return True if a file exists at `path`, and False if not, also if the path is too long or has a null byte."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -32,7 +32,7 @@ def exists(path: Path) -> bool:
 
 
 def expanded(path: Path) -> Path | None:
-    """Return `path` with a home folder in place of a leading `~` or `~user`; return None for an unknown user."""
+    """Return `path` in which a leading `~` or `~user` is replaced by the home folder; None if the user is unknown."""
     try:
         return path.expanduser()
     except RuntimeError:
@@ -40,10 +40,10 @@ def expanded(path: Path) -> Path | None:
 
 
 def folder_to_write(path: Path | str, option: str) -> Path:
-    """Return the folder for results that a user names, with a home folder in place of `~`.
+    """Return the path of a folder for results, in which `~` is replaced by the home folder. The folder may not exist.
 
     Raises:
-        FednetError: no folder can have this name; the message begins with `option`.
+        FednetError: no folder can have this name. The message begins with `option`, the name of the option.
     """
     found = expanded(Path(path))
     if found is None:
@@ -63,7 +63,7 @@ DATA_VARIABLE = "FEDNET_DATA"
 
 
 Read = dict[str, Path]
-"""Path of each data file or folder that was read, by the name with which it was requested."""
+"""Paths of the data files and folders that were read, by the names with which they were requested."""
 
 _noted: ContextVar[Read | None] = ContextVar("noted", default=None)
 _LIBRARY = "channels"
@@ -71,10 +71,12 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def data_folder(data_dir: Path | str | None) -> Path | None:
-    """Return the folder of data files: `data_dir`, or else the value of FEDNET_DATA, or None if neither is given.
+    """Return the folder of data files, which is `data_dir` or else the value of the environment variable FEDNET_DATA.
+
+    The result is None if neither is given.
 
     Raises:
-        DataError: the folder begins with the `~user` of an unknown user.
+        DataError: the folder begins with `~user`, and the user is unknown.
     """
     named = data_dir or os.environ.get(DATA_VARIABLE)
     if not named:
@@ -86,7 +88,7 @@ def data_folder(data_dir: Path | str | None) -> Path | None:
 
 
 def locate(name: str, data_dir: Path | None) -> Path:
-    """Return the path of the file or folder called `name`, in the data folder or else in the current folder.
+    """Return the path of the file or folder `name`, which is looked up in the data folder and then the current folder.
 
     Names that begin with `channels/` are also looked up in the library of the package and in the source checkout.
 
@@ -107,7 +109,7 @@ def locate(name: str, data_dir: Path | None) -> Path:
 
 @contextmanager
 def noting() -> Iterator[Read]:
-    """Collect the name and path of each data file or folder that this thread reads inside the `with` block."""
+    """Context manager that collects the names and paths of the data files and folders that this thread reads."""
     read: Read = {}
     before = _noted.set(read)
     try:
@@ -117,7 +119,7 @@ def noting() -> Iterator[Read]:
 
 
 def note(name: str, path: Path) -> Path:
-    """Record that a file or folder is about to be read (see `noting`), and return its path."""
+    """Record the name and path of a file or folder that will be read (see `noting`), and return the path."""
     read = _noted.get()
     if read is not None:
         read[name] = path
@@ -140,9 +142,9 @@ Content = TypeVar("Content")
 
 
 def remembered(read: Callable[[Path], Content]) -> Callable[[Path], Content]:
-    """Cache the result of `read` for the last file that was read, until this file changes.
+    """Decorate the function `read` with a cache for the last file that was read. It is valid until this file changes.
 
-    Callers must not modify the result.
+    Callers must not modify the result, because later callers receive the same object.
     """
 
     @lru_cache(maxsize=1)

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 _HOW = "write it with sumo --fcd-output, in metres (without --fcd-output.geo), with the attributes id, x and y"
 _OWNERS = ("vehicle_", "timestep_vehicle_", "", "person_", "timestep_person_", "container_", "timestep_container_")
-"""Possible prefixes of column names. SUMO takes the prefix from the type of the first road user in the run, and uses
-the prefix for all types."""
+"""Possible prefixes of column names in SUMO's output. The prefix depends on the type of the first road user in the run,
+and is the same for all types of road users."""
 _DEGREES_S = 0.01
-"""Speed, in coordinate units per s, below which coordinates are taken for degrees. A speed of 0.01 degrees per s is
-about 1 km/s, whereas vehicles slower than 0.01 m/s stand still."""
+"""Speed in coordinate units per s. Coordinates are assumed to be degrees only if all speeds are lower. A speed of 0.01
+degrees per s is about 1 km/s, whereas vehicles slower than 0.01 m/s stand still."""
 
 Columns = tuple[Array, list[Any], Array, Array]
-"""Four columns: time in s, vehicle ID, x and y. In a row of another road user, the ID is None, and x and y may be
-NaN."""
+"""Four columns [rows]: time in s, vehicle ID, x and y. In a row without a vehicle, for example that of a person, the ID
+is None, and x and y may be NaN."""
 
 
 class Recording(NamedTuple):
@@ -177,10 +177,10 @@ def _chosen(names: list[str]) -> dict[str, str]:
 
 
 def _columns(table: pd.DataFrame, chosen: dict[str, str]) -> Columns:
-    """Return the columns of a table written by SUMO, with the ID None in rows of persons and containers.
+    """Return four columns (see `Columns`) of a table written by SUMO. The ID is None in rows of persons and containers.
 
-    A row with a lane is a vehicle, and a row with an edge is a person or container. Column names do not tell them
-    apart, because all types share one prefix. In a table without lanes and edges, all rows are vehicles.
+    A row with a lane is a vehicle, and a row with an edge is a person or container. Column names do not distinguish
+    them, because all types share one prefix. If the table has no lanes and no edges, all rows are vehicles.
 
     Raises:
         ValueError: A value is not a number, or vehicles cannot be distinguished from persons.

@@ -1,7 +1,7 @@
-"""FLASH's data on device and link speeds: AI-Benchmark scores, measured training times, and Wi-Fi speeds of users.
+"""Data of the platform FLASH on smartphones: AI-Benchmark scores, measured training times, and Wi-Fi speeds of users.
 
 From Yang et al., "Characterizing impacts of heterogeneity in federated learning upon large-scale smartphone data",
-WWW 2021. Every function takes the folder that holds FLASH's files.
+WWW 2021. The argument `folder` of the functions is the folder with FLASH's files.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _REMEDY = "name the folder with the files of FLASH's device_util"
 class LinkSpeeds:
     """Mean and standard deviation [users] of the normally distributed link speeds of each user, in bit/s.
 
-    FLASH repeats draws of negative speeds.
+    In FLASH, a random draw with a negative speed is repeated.
     """
 
     users: tuple[str, ...]
@@ -81,7 +81,9 @@ def benchmark_scores(folder: Path) -> dict[str, float]:
 
 
 def user_scores(folder: Path) -> dict[str, float]:
-    """Return the AI-Benchmark score of each user phone model that `real2benchmark.json` maps to a benchmarked phone.
+    """Return the AI-Benchmark score of each phone model of a user, by the name of the model.
+
+    The file `real2benchmark.json` maps phone models of users to benchmarked phones. Other models are omitted.
 
     Raises:
         DataError: A file is missing or has another format.
@@ -104,8 +106,8 @@ def batch_times_s(
         reference_scores: The score of each phone, as returned by `benchmark_scores`, including the three measured
             phones.
         rule: "nearest" takes the time of the measured phone with the nearest score, as FLASH does. "interpolated"
-            interpolates linearly between the three phones on logarithmic scales of score and time; scores outside get
-            the time of the slowest or fastest phone.
+            interpolates linearly between the three phones on logarithmic scales of score and time. A score outside the
+            range of the three phones has the time of the slowest or fastest phone.
 
     Raises:
         DataError: A measured phone has no score.

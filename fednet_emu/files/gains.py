@@ -1,6 +1,6 @@
-"""Power gains between stations and grid points, as computed by a ray tracer.
+"""Reader of power gains between base stations and grid points that a ray tracer has computed.
 
-Two formats can be read: .npz files such as `examples/trace_a_street.py` writes, and folders of DeepMIMO 4.
+Two formats are supported: .npz files such as those written by `examples/trace_a_street.py`, and folders of DeepMIMO 4.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _DIRECT = 0.0
 
 
 class Gains(NamedTuple):
-    """Gains between stations and a grid of X by Y points at one height.
+    """Power gains between base stations and a grid of X by Y points at one height.
 
     Attributes:
-        x_m, y_m: Coordinates [X] and [Y] of the grid lines, in ascending order.
+        x_m, y_m: Coordinates [X] and [Y] of the grid lines in m, in ascending order.
         height_m: Height of all points in m.
         gain_db: Power gains [stations, X, Y] in dB; minus infinity at points that no path reaches.
         los: Array [stations, X, Y], True where the point has line of sight to the station.
@@ -53,10 +53,11 @@ class Gains(NamedTuple):
 
 @remembered
 def read_gains(path: Path) -> Gains:
-    """Read an .npz file of gains, or a folder of DeepMIMO.
+    """Read power gains from an .npz file or from a DeepMIMO folder.
 
     Raises:
-        DataError: The file has another format, gains that are not numbers, or points that do not form a full grid.
+        DataError: The file has another format or contains gains that are not numbers, or its points do not form a
+            complete grid.
     """
     return _from_deepmimo(path) if path.is_dir() else _from_npz(path)
 
@@ -89,7 +90,7 @@ def _on_grid(
     carrier_hz: float | None,
     direct_db: tuple[Array, Array],
 ) -> Gains:
-    """Arrange the columns of `rows` on a grid: points [n, 3], gains [n, stations] and line of sight [n, stations]."""
+    """Return gains on a grid from `rows`: points in m [n, 3], gains in dB and line of sight, each [n, stations]."""
     xyz_m, gain_db, los = rows
     if not len(xyz_m) or not len(stations_m):
         raise DataError(where, "has no places or no stations", how)
@@ -122,10 +123,10 @@ def _lines(values_m: Array) -> tuple[Array, IntArray]:
 
 
 def _from_deepmimo(path: Path) -> Gains:
-    """Read from a DeepMIMO folder the gains between all transmitters and the receiver set with the most points.
+    """Read the gains of all transmitters to the receiver set with the most points from a DeepMIMO folder.
 
     Raises:
-        DataError: Arrays are missing or have other shapes, or the receivers do not form a full grid.
+        DataError: Arrays are missing or have unexpected shapes, or the receivers do not form a complete grid.
     """
     found = [(match, file) for file in sorted(path.iterdir()) if (match := _FILE.fullmatch(file.name))]
     if not found:

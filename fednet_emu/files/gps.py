@@ -1,4 +1,4 @@
-"""Position fixes of GPS receivers, from tables (time, ID, latitude, longitude), or from GPX, GeoLife or T-Drive."""
+"""Reader of GPS position fixes in tables (time, ID, latitude, longitude), GPX files, and GeoLife and T-Drive data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _GEOLIFE_HEADER = 6
 
 
 class Fix(NamedTuple):
-    """A position fix: its line in the file, owner, time in s (since 1970 or another start), latitude and longitude."""
+    """A GPS position fix: its place in the file, the ID of its owner, time in s, latitude and longitude in degrees.
+
+    The time is measured from 1970 or from another start.
+    """
 
     line: int
     owner: str
@@ -35,13 +38,13 @@ class Fix(NamedTuple):
 
 
 def read_tracks(path: Path, select: str = "*") -> dict[str, Array]:
-    """Return the track of each owner in each file: an array [rows, 3] of time in s, latitude and longitude in degrees.
+    """Return the track of each owner (person or vehicle) in each file, by name.
 
-    If several fixes of an owner have the same time, the first is taken. A track with a single fix gets a second one at
-    the same position, 1 s later.
+    A track is an array [rows, 3] of time in s, latitude and longitude in degrees. If several fixes of an owner have the
+    same time, the first fix is used. If a track has a single fix, the fix is repeated 1 s later.
 
     Raises:
-        DataError: A file cannot be read, or a fix is malformed or out of order; the error names the file or fix.
+        DataError: A file cannot be read, or a fix is malformed or out of order. The error names the file or fix.
     """
     tracks: dict[str, Array] = {}
     for name, text in read_texts(path, select):
@@ -72,7 +75,7 @@ def _form(text: str) -> Callable[[str, str], Iterator[Fix]]:
 
 
 def _moment_s(text: str) -> float:
-    """Return a time in s: the number in `text`, or the seconds since 1970 for a date and time (UTC by default)."""
+    """Return the time in s that `text` contains: a number, or the s since 1970 of a date and time (default: UTC)."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

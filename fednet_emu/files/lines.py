@@ -18,7 +18,7 @@ from fednet_emu.arrays import Array
 from fednet_emu.errors import DataError
 
 LONGEST_S = 1e10
-"""Maximum absolute time in s: 317 years, so that Unix times in seconds are accepted, but not in milliseconds."""
+"""Maximum absolute time in s (317 years). Unix times in seconds are accepted, but not Unix times in milliseconds."""
 MOST_BPS = 1e15
 LEAST_BPS = 1e-9
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
@@ -26,15 +26,15 @@ _WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
 _CLOCK = re.compile(r"(?:(\d+):)?(\d+):(\d\d):(\d\d(?:\.\d+)?)", re.ASCII)
 
 Grammar = Callable[[str], Any]
-"""Function that converts the text of a field to a value, or raises a `ValueError` that states the problem, such as "is
-no number"."""
+"""Function that converts the text of a field to a value. For invalid text, it raises a `ValueError` that states the
+problem, such as "is no number"."""
 
 
 def number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
-    """Parse a finite decimal number within the bounds; `nan`, decimal commas and underscores are not allowed.
+    """Parse a finite decimal number from `low` to `high`. `nan`, decimal commas and underscores are not allowed.
 
     Raises:
-        ValueError: The text is not such a number; the message states the problem.
+        ValueError: The text is not a number in this range. The message states the problem.
     """
     if not _NUMBER.fullmatch(text):
         raise ValueError("is no number")
@@ -47,7 +47,7 @@ def number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
 
 
 def whole(text: str, low: int = 0, high: int = 2**31 - 1) -> int:
-    """Parse an integer within bounds; the errors are the same as in `number`."""
+    """Parse an integer from `low` to `high`; raise a `ValueError` that states the problem if the text is none."""
     if not _WHOLE.fullmatch(text):
         raise ValueError("is no whole number")
     if len(text) > 20 or not low <= int(text) <= high:
@@ -56,12 +56,12 @@ def whole(text: str, low: int = 0, high: int = 2**31 - 1) -> int:
 
 
 def seconds(text: str) -> float:
-    """Return a time in s, whose absolute value is at most `LONGEST_S`."""
+    """Parse a time in s with an absolute value of at most `LONGEST_S`; raise a `ValueError` for other text."""
     return number(text, -LONGEST_S, LONGEST_S)
 
 
 def clock_s(text: str) -> float:
-    """Return a time in s, written as a number or as [days:]hours:minutes:seconds (the format of SUMO's option `-H`)."""
+    """Parse a time and return it in s. It is a number of s, or [days:]hours:minutes:seconds (SUMO's option `-H`)."""
     found = _CLOCK.fullmatch(text)
     if found is None:
         return seconds(text)
@@ -69,9 +69,9 @@ def clock_s(text: str) -> float:
 
 
 def rate(unit_bps: float) -> Grammar:
-    """Return the grammar of a rate in units of `unit_bps`.
+    """Return a function that parses a rate in units of `unit_bps` (bit/s) and returns the rate in bit/s.
 
-    The grammar returns the rate in bit/s, and allows 0 and rates from `LEAST_BPS` to `MOST_BPS`.
+    Allowed rates are 0 and rates from `LEAST_BPS` to `MOST_BPS`.
     """
 
     def value_bps(text: str) -> float:
@@ -93,15 +93,15 @@ def lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def refused(where: str, count: int, problem: str, got: str, how: str) -> DataError:
-    """Return an error about line `count`, with the text `where:count: problem, got ...; how`."""
+    """Return an error about line `count` of the file `where`, with the text `where:count: problem, got ...; how`."""
     return DataError(f"{where}:{count}", f"{problem}, got {got[:80]!r}", how)
 
 
 def parsed(where: str, count: int, fields: Mapping[str, Grammar], cells: Sequence[str], how: str) -> list[Any]:
-    """Parse the cells of line `count` by the grammars in `fields`, and return their values.
+    """Parse the cells of line `count` by the grammars in `fields`, which are in the same order, and return the values.
 
     Raises:
-        DataError: A cell does not match the grammar of its field; the error names the field.
+        DataError: A cell does not match the grammar of its field. The error names the field.
     """
     values = []
     for (name, field), cell in zip(fields.items(), cells, strict=True):
@@ -135,12 +135,12 @@ def rows(
 
 
 def records(where: str, text: str, needed: Iterable[str], how: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the number and the cells, by column name, of each line of a table; the first line has the column names.
+    """Yield the line number and the cells, by column name, of each row of a table.
 
-    Cells are separated by commas, semicolons or tabs.
+    The first line contains the column names. Cells are separated by commas, semicolons or tabs.
 
     Raises:
-        DataError: A required column is missing or duplicated, or a line has another number of fields.
+        DataError: A column in `needed` is missing or duplicated, or a line has a different number of cells.
     """
     found = lines(text)
     first, header = next(found, (1, ""))
@@ -159,7 +159,7 @@ def records(where: str, text: str, needed: Iterable[str], how: str) -> Iterator[
 
 
 def header_rows(where: str, text: str, fields: Mapping[str, Grammar], how: str) -> Iterator[tuple[int, list[Any]]]:
-    """Yield the number of each line in a table (see `records`), and the values of the columns in `fields`."""
+    """Yield the line number of each row of a table (see `records`), and parsed values of the columns in `fields`."""
     for count, cells in records(where, text, fields, how):
         yield count, parsed(where, count, fields, [cells[name] for name in fields], how)
 
@@ -169,10 +169,10 @@ def _cells(line: str, separator: str) -> list[str]:
 
 
 def in_time(where: str, found: Iterator[tuple[int, list[Any]]], how: str) -> Array:
-    """Return an array [columns, rows] with the values of all rows, whose first value is a time.
+    """Return an array [columns, rows] with the values of all rows. The first column is a time.
 
     Raises:
-        DataError: There are no rows, or the time decreases; in this case, the error names the line.
+        DataError: There are no rows, or the time decreases. If the time decreases, the error names the line.
     """
     table: list[list[Any]] = []
     for count, values in found:

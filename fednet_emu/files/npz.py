@@ -1,7 +1,7 @@
 """Reader of arrays in .npz files: zip archives with an array in each member, as written by `np.savez`.
 
-The header of an array is parsed here, because NumPy evaluates the header as Python code. A header with an unexpected
-form, or with a shape that contradicts the size of the member, is refused before memory is allocated.
+The header of an array is parsed here, because NumPy evaluates the header as Python code. If a header is malformed, or
+its shape contradicts the size of the member, an error is raised before memory is allocated.
 
 Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 """
@@ -30,11 +30,12 @@ _HEADER = re.compile(
     rb"\s*'shape':\s*\(([\d,\s]*)\),?\s*\}\s*"
 )
 _LENGTH_BYTE = {1: 2, 2: 4, 3: 4}
-"""Size in bytes of the field with the length of the header, by the version of the format."""
+"""Size in bytes of the field that contains the length of an array's header, by the version of the .npy format."""
 _LONGEST_BYTE = 2_000
-"""Maximum length of a header in bytes. The header of an array of numbers has about 100 bytes, or 1,500 with 64 axes."""
+"""Maximum length of an array's header in bytes. Arrays of numbers have headers of about 100 bytes (1,500 if there are
+64 axes)."""
 _MAGIC_BYTE = 8
-"""Size in bytes of the magic string and format version at the start of a member."""
+"""Size in bytes of the magic string and the format version at the start of each array in an archive."""
 _BLOCK_BYTE = 1 << 20
 _BROKEN = (
     OSError,
@@ -59,13 +60,13 @@ class _Header(NamedTuple):
 def read_arrays(
     path: Path, how: str, names: Collection[str] | None = None, *, limited: bool = False
 ) -> dict[str, NDArray[Any]]:
-    """Return the arrays of an .npz, .npz.gz or .npz.xz file by name, as writable arrays in the order of the file.
+    """Return the arrays of an .npz, .npz.gz or .npz.xz file by name, in the order of the file. The arrays are writable.
 
     Args:
         path: the file.
         how: the remedy in error messages.
         names: the names of the requested arrays; None for all arrays. Names that the file lacks are ignored.
-        limited: True to limit the unpacked size of the file, as for recordings.
+        limited: True to raise an error if the unpacked file is larger than the limit for recorded data.
 
     Raises:
         DataError: the file is damaged, or contains other data than arrays of plain types (for example Python objects).
@@ -89,7 +90,7 @@ def read_shapes(path: Path, how: str) -> dict[str, tuple[int, ...]]:
 
 @contextmanager
 def _archive(path: Path, how: str) -> Iterator[zipfile.ZipFile]:
-    """Open an archive, and convert every read error inside the `with` block to a `DataError`."""
+    """Context manager that opens an archive, and converts every read error inside its block to a `DataError`."""
     try:
         packed = path.name.endswith((".gz", ".xz"))
         with zipfile.ZipFile(io.BytesIO(read_bytes(path)) if packed else path) as archive:
@@ -109,7 +110,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
 
 
 def _header(stream: IO[bytes], member: zipfile.ZipInfo) -> _Header:
-    """Read the header of a member, but no data, from `stream`; raise a `ValueError` for a damaged or pickled array."""
+    """Return the header of an array without reading the data; raise a `ValueError` if it is damaged or pickled."""
     magic = stream.read(_MAGIC_BYTE)
     version = magic[6] if len(magic) == _MAGIC_BYTE and magic.startswith(np.lib.format.MAGIC_PREFIX) else 0
     length_byte = _LENGTH_BYTE.get(version, 0)

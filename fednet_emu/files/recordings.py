@@ -1,4 +1,4 @@
-"""Read files of recorded data, given as a single file, or selected in a folder or archive."""
+"""Read files of recorded data, which are a single file, or selected files of a folder or archive."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNPACKS: Mapping[str, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {".
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the content of a file; gzip content is unpacked, and so are files whose names end in .gz or .xz.
+    """Return the content of a file. The content is unpacked if it is gzip data or if the name ends with .gz or .xz.
 
     Raises:
         DataError: The file cannot be read or unpacked, or is too large.
@@ -37,11 +37,11 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_texts(path: Path, select: str = "*") -> Iterator[tuple[str, str]]:
-    """Yield the name and text of each selected file in a folder or archive (.zip, .tar, .tar.gz, .tar.xz), by name.
+    """Yield the name and text of each selected file in a folder or archive, sorted by name.
 
-    `select` is a pattern for the names inside the folder or archive, with / between folders; `*` matches any
-    characters, including /. If `path` is a single file (plain, gzip or .xz), this file is read, and `select` is
-    ignored. See also `decoded`.
+    An archive is a .zip, .tar, .tar.gz or .tar.xz file. `select` is a pattern for the names inside the folder or
+    archive, with / between folders; `*` matches any characters, including /. If `path` is a single file (plain, gzip or
+    .xz), this file is read, and `select` is ignored.
 
     Raises:
         DataError: A file cannot be read, is not text or is too large, or no file is selected.
@@ -64,7 +64,9 @@ def read_text(path: Path) -> str:
 
 
 def decoded(where: str, content: bytes) -> str:
-    r"""Decode UTF-8, or UTF-16 with a byte order mark; remove the mark, and convert the ends of lines to `\n`.
+    r"""Return the text of `content`, which is encoded in UTF-8, or in UTF-16 with a byte order mark.
+
+    The byte order mark is removed, and the ends of lines become `\n`. `where` is the name of the text in errors.
 
     Raises:
         DataError: The content is not text in these encodings.
@@ -78,10 +80,9 @@ def decoded(where: str, content: bytes) -> str:
 
 
 def check_size(path: Path, size_byte: int) -> None:
-    """Check the unpacked size of a file or archive against a limit; a few kilobytes can unpack to a huge size.
+    """Raise a `DataError` if the unpacked size of a file or archive, `size_byte`, exceeds the limit.
 
-    Raises:
-        DataError: The unpacked size exceeds the limit.
+    The limit is necessary because a few kilobytes can unpack to a huge size.
     """
     if size_byte > MAX_RECORDING_BYTE:
         problem = f"holds more than {MAX_RECORDING_BYTE / 2**30:g} GiB when unpacked"

@@ -28,7 +28,7 @@ _FORMS = {
     "1": re.compile(rf"1 .{{5}}. .{{8}} \d\d[ \d]{{2}}\d\.\d{{8}} [ +-]\.\d{{8}} {_SMALL} {_SMALL} . [ \d]{{4}}\d"),
     "2": re.compile(rf"2 .{{5}} {_ANGLE} {_ANGLE} \d{{7}} {_ANGLE} {_ANGLE} [ \d]\d\.\d{{8}}[ \d]{{5}}\d"),
 }
-"""Pattern of each of the two lines, by the first character of the line."""
+"""Regular expression for each of the two lines of an element set, by the first character of the line."""
 _HOW_OMM = "give OMM in CSV, JSON or XML, as CelesTrak serves it with FORMAT=csv, json or xml"
 
 
@@ -45,10 +45,10 @@ class Elements(NamedTuple):
 
 
 def read_elements(path: Path) -> list[Elements]:
-    """Return the elements of the satellites in a file, in order; the format is recognised from the content.
+    """Return the orbital elements of the satellites in a file, in order. The format is detected from the content.
 
     Raises:
-        DataError: The file cannot be read, or is malformed; the error names the malformed line or satellite.
+        DataError: The file cannot be read, or is malformed. The error names the malformed line or satellite.
     """
     text = read_text(path).rstrip()
     if text.lstrip()[:1] in ("{", "[", "<"):
@@ -94,7 +94,7 @@ def _check(where: str, line: str) -> None:
 
 
 def _messages(path: Path, text: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the fields of each satellite in a JSON or XML text; the values are strings."""
+    """Yield the fields (strings, by name) of each satellite in an Orbit Mean-Elements Message in JSON or XML."""
     try:
         if text.lstrip()[0] == "<":
             for segment in ElementTree.fromstring(text).iter():
@@ -140,7 +140,8 @@ _FIELDS: dict[str, Grammar] = {
     "MEAN_ANOMALY": _DEGREES,
     "BSTAR": number,
 }
-"""The grammars of the fields that SGP4 needs, with mean motion in revolutions per day and angles in degrees."""
+"""Parsers of the fields that the orbit model SGP4 needs. Mean motion is in revolutions per day, and angles are in
+degrees."""
 _ASIDE = {
     "CLASSIFICATION_TYPE": "U",
     "OBJECT_ID": "",
@@ -149,8 +150,8 @@ _ASIDE = {
     "ELEMENT_SET_NO": "0",
 }
 _ASIDE |= {"REV_AT_EPOCH": "0", "MEAN_MOTION_DOT": "0", "MEAN_MOTION_DDOT": "0"}
-"""Fixed values of the other fields that `sgp4.omm` needs, which do not affect the orbit. The catalogue number is fixed,
-too, because `sgp4` refuses numbers above 339999."""
+"""Fixed values of further fields that `sgp4.omm` requires, but which do not affect the orbit. They include the
+catalogue number, because `sgp4` does not accept numbers above 339999."""
 _STATED = {"MEAN_ELEMENT_THEORY": "SGP4", "REF_FRAME": "TEME", "TIME_SYSTEM": "UTC", "EPHEMERIS_TYPE": "0"}
 
 

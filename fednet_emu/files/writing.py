@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PART = ".fednet-part"
-"""Suffix of files that are being written; if a killed run leaves such files behind, they may be deleted."""
+"""Suffix of files while they are being written. Files with this suffix that a killed run has left may be deleted."""
 FORMULA = ("=", "+", "-", "@", "'", "\t", "\r")
-"""Characters that, at the start of a text in a CSV file, make a spreadsheet show a formula or an altered text."""
+"""Characters with which a text in a CSV file must not begin, because a spreadsheet would alter the text."""
 RETRY = "make room, or make the folder writable, and give the same command again"
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically."""
+    """Write a text to a file atomically, so that a crash never leaves an incomplete file."""
     write_atomically(path, lambda file: file.write(text.encode("utf-8")))
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file atomically; NaN and infinite numbers become null."""
+    """Write a mapping to a JSON file atomically. NaN and infinite numbers become null."""
     write_text(path, json.dumps(_finite(content), indent=2, allow_nan=False) + "\n")
 
 
 def write_table(path: Path, parts: Iterable[pd.DataFrame]) -> None:
-    """Write a Parquet file atomically, from the parts of a table, which must have the same columns."""
+    """Write a table to a Parquet file atomically. The table is given as data frames, which have the same columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -52,16 +52,16 @@ def write_table(path: Path, parts: Iterable[pd.DataFrame]) -> None:
 
 
 def csv_text(table: pd.DataFrame, digits: int) -> str:
-    """Return a table as CSV text with `digits` significant digits, from which `read_csv` restores the table.
+    """Return a table as CSV text with `digits` significant digits, which `read_csv` can read.
 
-    If a text begins with a character in `FORMULA` and is not a number, an apostrophe is put in front of it.
+    If a text begins with a character in `FORMULA` and is not a number, an apostrophe is inserted before it.
     """
     safe = _mapped(table, _shown)
     return str(safe.to_csv(index=False, float_format=f"%.{digits}g", lineterminator="\n"))
 
 
 def read_csv(path: Path, **options: Any) -> pd.DataFrame:
-    """Read a table from a file with the text of `csv_text`; `options` are passed to `pandas.read_csv`."""
+    """Return the table in a CSV file whose text `csv_text` has created. `options` are passed to `pandas.read_csv`."""
     import pandas as pd
 
     found = pd.read_csv(path, **options)
@@ -90,7 +90,7 @@ def _is_number(text: str) -> bool:
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file atomically: after a crash at any time, `path` has either the complete new content or the old one.
+    """Write a file atomically by calling `write`. After a crash, `path` has either the old or the complete new content.
 
     Raises:
         DataError: the file cannot be written, for example because the disk is full.
@@ -111,10 +111,9 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 @contextmanager
 def file_errors(path: Path, what: str) -> Iterator[None]:
-    """Convert an error of the operating system inside the `with` block to a `DataError` with one sentence about `path`.
+    """Context manager that converts an error of the operating system to a `DataError` about the file `path`.
 
-    Raises:
-        DataError: the file cannot be `what`, a participle such as `written`.
+    `what` is the participle in the message, such as `written` for `cannot be written`.
     """
     try:
         yield
@@ -123,9 +122,9 @@ def file_errors(path: Path, what: str) -> Iterator[None]:
 
 
 def flaw(path: Path, expected: str | None) -> str:
-    """Return the problem of a missing or changed file; empty if the file is intact.
+    """Return a text about the problem of a file that is missing or changed; empty if there is no problem.
 
-    `expected` is the checksum of the intact file. If it is None, any existing file is intact.
+    `expected` is the checksum of the unchanged file. If it is None, any existing file is accepted.
     """
     if not path.is_file():
         return "no such file"

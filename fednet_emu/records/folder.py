@@ -39,7 +39,10 @@ AGAIN = "restore it from a copy, or run it again with --force"
 
 
 def new_manifest(status: str, files: dict[str, str | None], **facts: Any) -> dict[str, Any]:
-    """Return the content of a manifest; `files` maps names to checksums, or to None before the file is written."""
+    """Return the content of the manifest of a run: status, files, versions of packages, the host, and further facts.
+
+    `files` maps each file name to the checksum of the file, or to None if the file has not been written yet.
+    """
     host = {"system": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()}
     written = datetime.now(UTC).isoformat(timespec="seconds")
     return {"status": status, **facts, "files": files, "written": written, "versions": versions(), "host": host}
@@ -52,7 +55,10 @@ def versions() -> dict[str, str]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """Return the manifest of a run, without files outside the run folder; None if there is no valid manifest."""
+    """Return the manifest of the run in a folder, or None if there is no valid manifest.
+
+    Listed files outside the run folder are removed from the result.
+    """
     try:
         content: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         ours = PACKAGES[0] in content["versions"] and content["status"] in STATUSES
@@ -86,10 +92,10 @@ STAGED = "unfinished"
 
 
 class RunFolder:
-    """The folder of a run; `manifest.json` has the status: running, done, diverged, interrupted or failed.
+    """The folder of a run. Its manifest contains the status: running, done, diverged, interrupted or failed.
 
-    The run writes its files to the folder `path`. If this is not `home`, the files of a finished run are moved to
-    `home`.
+    The run writes its files to the folder `path`. If `path` differs from `home`, the files are moved to `home` when the
+    run is finished.
     """
 
     def __init__(self, home: Path, path: Path, lock: FileLock, facts: Mapping[str, Any]) -> None:
@@ -99,7 +105,10 @@ class RunFolder:
 
     @staticmethod
     def check(path: Path, scenario_text: str, *, timing_only: bool = False, force: bool = False) -> None:
-        """Raise a `DataError` if a run of this scenario must not be written to the folder `path`."""
+        """Raise a `DataError` if a run of a scenario must not be written to the folder `path`.
+
+        The folder must be free, or contain an unfinished run of the same scenario. `force` also allows any other run.
+        """
         manifest = read_manifest(path)
         if manifest is None:
             require_free(path, "a run folder")
@@ -123,8 +132,8 @@ class RunFolder:
     def create(cls, path: Path, scenario_text: str, *, force: bool = False, **facts: Any) -> RunFolder:
         """Create and lock the folder of a run, or take over the folder of an unfinished run of the same scenario.
 
-        With `force`, the new run also replaces a run that `check` would refuse to overwrite, but only when the new run
-        is finished. `facts` are entries of the manifest: name, seed, timing_only, and the dependencies of the run.
+        If `force` is True, the new run may replace any other run. The earlier run is kept until the new run is
+        finished. `facts` are entries of the manifest: name, seed, timing_only, and the dependencies of the run.
         """
         path, timing_only = path.resolve(), bool(facts.get("timing_only"))
         cls.check(path, scenario_text, timing_only=timing_only, force=force)
@@ -151,14 +160,14 @@ class RunFolder:
 
     @staticmethod
     def latest(path: Path) -> Path:
-        """Return the folder of the latest run: `path`, or its sub-folder with a run that will replace the old one."""
+        """Return the folder of the latest run: `path`, or its sub-folder if a run that will replace it is there."""
         return path / STAGED if read_manifest(path / STAGED) is not None else path
 
     def release(self) -> None:
         unlock(self.home, self._lock)
 
     def announce(self, names: Iterable[str]) -> None:
-        """Add to the manifest the files that the run is about to write, so that they count as files of the run."""
+        """Add the names of files that the run will write to the manifest, so that they count as files of the run."""
         self._files.update(dict.fromkeys(names))
         self.write_manifest("running")
 
@@ -185,13 +194,14 @@ class RunFolder:
         self._written.add(name)
 
     def write_manifest(self, status: str, **facts: Any) -> None:
-        """Write `manifest.json`: status and files of the run, package versions, the host, and further facts."""
+        """Write `manifest.json` with the status and files of the run, package versions, the host, and further facts."""
         write_json(self.path / MANIFEST, new_manifest(status, self._files, **self._facts, **facts))
 
     def end(self, status: str, **facts: Any) -> None:
         """Write the final status of the run.
 
-        A finished run deletes files of earlier attempts that the run has not written again. Files of the user stay.
+        If the run is finished, files of earlier attempts that it has not written again are deleted. Files that are not
+        listed in the manifest, such as files of the user, are kept.
         """
         if status in FINISHED:
             with file_errors(self.path, "tidied"):
@@ -205,7 +215,7 @@ class RunFolder:
             raise
 
     def settle(self) -> None:
-        """Delete temporary files of a finished run, and replace an earlier run by the finished run."""
+        """Delete temporary files of a finished run, and replace the earlier run in the folder, if any, by this run."""
         tidy(self.path)
         if self.path != self.home:
             _move_up(self.home)
@@ -213,7 +223,7 @@ class RunFolder:
 
 
 MOST_CHANGED = 3
-"""Maximum number of differing settings of two scenarios that an error lists."""
+"""Maximum number of differing settings of two scenarios that an error message lists."""
 
 
 def _changes(before: Mapping[Any, Any], now: Mapping[Any, Any]) -> list[str]:
@@ -235,7 +245,7 @@ def _changed_settings(path: Path, text: str) -> list[str]:
 
 
 def _mark_failed(manifest: Path) -> None:
-    """Overwrite the status with `failed` without changing the length of the file, which works on a full disk."""
+    """Overwrite the status in a manifest with `failed`. The file keeps its length, so this works on a full disk."""
     before, after = b'"status": "running",', b'"status": "failed", '
     place = manifest.read_bytes().find(before)
     if place >= 0:
@@ -254,7 +264,7 @@ def tidy(path: Path) -> None:
 
 
 def locked(path: Path, what: str) -> FileLock:
-    """Create a folder and lock it; raise a `DataError` if another process has locked the folder."""
+    """Create a folder and return its lock; raise a `DataError` if another process has locked it, or if this fails."""
     lock = FileLock(path / LOCK)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -277,7 +287,7 @@ def unlock(path: Path, lock: FileLock) -> None:
 
 
 def require_free(path: Path, kind: str) -> None:
-    """Raise a `DataError` if a path exists, unless it is a folder with nothing but remains of a killed process."""
+    """Raise a `DataError` if a path exists, unless it is a folder that contains only remains of a killed process."""
     if path.exists() and not (
         path.is_dir() and all(child.name == LOCK or child.name.endswith(PART) for child in path.iterdir())
     ):

@@ -1,8 +1,8 @@
-"""Conservation laws, which the ledger of every run must obey, whatever the algorithm.
+"""Conservation laws, which the ledger (the records) of every run must obey for any algorithm.
 
 Tables are read block by block, so that the memory needed does not grow with the length of the run. The totals of the
-ledger are counted during the run, and the table `energies` is computed from the rows at the end of the run. The two
-are therefore independent.
+ledger are accumulated during the run, whereas the table `energies` is computed from the rows at the end of the run. The
+totals and the table are therefore independent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fednet_emu.records.table import BLOCK_ROWS, Rows, Table
 
 DELIVERED = CODE[""]
 RELATIVE = 1e-9
-"""Maximum relative error of an energy that passes a check."""
+"""Maximum relative error up to which an energy counts as correct."""
 
 USES = ("computing_j", "sending_j", "receiving_j", "idle_j")
 
@@ -31,7 +31,7 @@ USES = ("computing_j", "sending_j", "receiving_j", "idle_j")
 def energies_problem(ledger: Ledger) -> str:
     """Check that the table `energies` adds up to the run's energy, and that `waiting_j` matches the idle times.
 
-    Returns a sentence about the first violation, or an empty text.
+    Return a sentence about the first violation, or an empty text.
     """
     if not len(ledger.energies):
         return ""
@@ -55,7 +55,7 @@ def energies_problem(ledger: Ledger) -> str:
 
 
 def _waiting_s(ledger: Ledger, count: int) -> Array:
-    """Return the time in s [count] in which each device has charge and no activity, found by counting activities."""
+    """Return the time in s [count] in which each device has charge and no activity, from the number of activities."""
     device, from_ns, to_ns = activities(ledger)
     known, every = (device > SERVER) & (from_ns >= 0), np.arange(count)
     device, from_ns, to_ns = device[known], from_ns[known], to_ns[known]
@@ -74,8 +74,7 @@ def charge_problem(ledger: Ledger) -> str:
 
     The totals at the end of the run are checked as well. The energy that a battery has supplied for computing, sending
     and receiving must equal the sum over the recorded activities of the device. The idle energy of all batteries must
-    equal the idle power integrated over time.
-    Returns a sentence about the first violation, or an empty text.
+    equal the idle power integrated over time. Return a sentence about the first violation, or an empty text.
     """
     column = ledger.batteries.column
     device = column("device")
@@ -110,9 +109,9 @@ _DEVICE_BITS = 32
 
 
 def used_before_there(ledger: Ledger) -> tuple[IntArray, IntArray]:
-    """Return the row numbers of computations and of transfers that use a payload before the device has it.
+    """Return the row numbers of computations, and those of transfers, that use a payload before the device has it.
 
-    Each payload is identified by a number. Payloads are checked in ranges of numbers, so that a range fits into memory.
+    Each payload is identified by a number. To limit the memory, ranges of these numbers are checked one after another.
     """
     computes, sends = [], []
     for first, end in _ranges(ledger):
@@ -133,7 +132,7 @@ def _ranges(ledger: Ledger) -> list[tuple[int, int]]:
 
 
 class _Uses(NamedTuple):
-    """Uses of payloads by devices, as arrays [uses]: row, device, payload, and time of use."""
+    """Uses of payloads by devices, as arrays [uses]: row number in the table, device, payload, time of use in ns."""
 
     row: IntArray
     device: IntArray
@@ -142,7 +141,7 @@ class _Uses(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """Sorted payloads, the devices that computed them, and the end times of the computations: arrays [payloads]."""
+    """Computed payloads in ascending order, the devices that computed them, and end times in ns, each [payloads]."""
 
     payload: IntArray
     device: IntArray
@@ -150,9 +149,10 @@ class _Made(NamedTuple):
 
 
 class _Arrived(NamedTuple):
-    """First arrival times of payloads at receivers, as arrays [pairs].
+    """First arrival times in ns of payloads at receivers, as arrays [pairs].
 
-    `_places` codes a pair of payload and receiver as an integer. The time is `_FOREVER` if all transfers were lost.
+    `place` is an integer that encodes the pair of payload and receiver. If all transfers of a payload to a receiver
+    were lost, the time is `_FOREVER`.
     """
 
     place: IntArray
@@ -204,11 +204,11 @@ def _joined(parts: list[tuple[Any, ...]]) -> list[IntArray]:
 
 
 def _too_early(uses: _Uses, made: _Made, arrived: _Arrived, given: set[int], *, must_arrive: bool) -> IntArray:
-    """Select the rows that use a payload before the payload is available to the device.
+    """Return the row numbers of uses of a payload before the payload is available to the device.
 
-    On the device that computed a payload, the payload is available from the end of the computation; on other devices,
-    from its first arrival. A use of a payload that was never sent to the device counts as too early only if
-    `must_arrive` is set and another device made the payload.
+    On the device that computed a payload, the payload is available from the end of the computation. On any other
+    device, it is available from its first arrival. If a payload was never sent to the device, its use is too early only
+    if `must_arrive` is True and another device computed the payload. Payloads in `given` are always available.
     """
     by, is_made = _found(made.payload, uses.payload)
     at, is_sent = _found(arrived.place, _places(uses.payload, uses.device))
@@ -221,7 +221,7 @@ def _too_early(uses: _Uses, made: _Made, arrived: _Arrived, given: set[int], *, 
 
 
 def _found(known: IntArray, wanted: IntArray) -> tuple[IntArray, Mask]:
-    """Find `wanted` numbers in the sorted array `known`; return their positions, and a mask of the numbers found."""
+    """Return positions [n] of the numbers `wanted` [n] in the sorted array `known`, and a mask [n] of numbers found."""
     places = np.searchsorted(known, wanted)
     within = places < len(known)
     within[within] = known[places[within]] == wanted[within]
@@ -229,10 +229,11 @@ def _found(known: IntArray, wanted: IntArray) -> tuple[IntArray, Mask]:
 
 
 def verify(ledger: Ledger, exclusive: frozenset[str], half_duplex: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Check all laws on a closed ledger; return a sentence about a violation for each law, empty if there is none.
+    """Check all conservation laws on the ledger of a finished run.
 
-    Kinds of links in `exclusive` have at most one transmission on the air at a time. On links of the kinds in
-    `half_duplex`, a device takes part in at most one transmission at a time.
+    For each law, the result contains a sentence about a violation, or an empty text if there is none. `exclusive`
+    contains the kinds of links on which at most one transmission is on the air at a time. `half_duplex` contains the
+    kinds of links on which a device sends or receives at most one transmission at a time.
     """
     laws: dict[str, Callable[[], str]] = {
         "bits offered = delivered + lost": lambda: _offered(ledger),
@@ -353,7 +354,10 @@ def _turns_of_all(ledger: Ledger, code: int) -> str:
 
 
 def _other_users(ledger: Ledger) -> str:
-    """Check the files of other users: delivered bits, order of times, and the total time from request to end."""
+    """Check the files of other users: transmitted bits, order of times, and the total time from request to end.
+
+    Return a sentence about the first violation, or an empty text.
+    """
 
     def wrong(rows: Rows) -> Mask:
         requested_ns, started_ns, ended_ns = rows["requested_ns"], rows["started_ns"], rows["ended_ns"]
@@ -396,7 +400,7 @@ def _half_duplex(ledger: Ledger, kinds: frozenset[str]) -> str:
 
 
 def _overlaps(busy: Busy, rows: Rows, owner: NDArray[Any], among: Mask) -> Mask:
-    """Return a mask of those rows in `among` that start before an earlier row of the same owner has ended."""
+    """Return a mask of rows in the mask `among` that start before an earlier row of the same owner has ended."""
     overlap = np.zeros(len(rows), np.bool_)
     until_ns = rows["ended_ns"] - rows["reception_delay_ns"] if _phased(rows) else rows["ended_ns"]
     overlap[among] = busy.overlaps(owner[among], rows["started_ns"][among], until_ns[among])
@@ -420,10 +424,11 @@ def _phased(rows: Rows) -> bool:
 
 
 def _phases(ledger: Ledger) -> str:
-    """Check that set-up and access fit before the start of each transfer, and gaps and tail after the start.
+    """Check that the phases of each transfer fit into the time from its request to its end.
 
-    The time left before the start is the wait for a turn. The time left after the start is airtime, which must be
-    positive if bits were sent.
+    Connection set-up and channel access must fit between request and start; the remaining time is the wait for a turn.
+    Waits for acknowledgements and the reception delay must fit between start and end. The remaining time is airtime,
+    which must be positive if bits were sent.
     """
 
     def wrong(rows: Rows) -> Mask:
@@ -455,7 +460,7 @@ def _monotone(ledger: Ledger) -> str:
 
 
 def _back(table: Table[Any], column: str) -> Iterator[Mask]:
-    """Yield a mask for each block: True for rows whose time is before the time of the previous row."""
+    """Yield for each block of a table a mask [rows] of rows with an earlier time than the previous row."""
     before = None
     for rows in table.blocks():
         times_ns = rows[column]
@@ -528,13 +533,13 @@ _NEVER_BUSY = np.iinfo(np.int64).min
 
 
 class Busy:
-    """Latest end time of each owner's intervals in the blocks checked so far; an owner is an integer of at least -1."""
+    """Latest end of the time intervals of each owner (a device or the server, from -1) in the blocks checked so far."""
 
     def __init__(self) -> None:
         self._until_ns: IntArray = np.empty(0, np.int64)
 
     def overlaps(self, owner: NDArray[np.integer], started_ns: IntArray, ended_ns: IntArray) -> Mask:
-        """Return a mask of the next block's intervals that start before an earlier one of their owner has ended."""
+        """Return a mask [n] of intervals that start before an earlier interval of the same owner has ended."""
         overlap = np.zeros(len(owner), np.bool_)
         if not len(owner):
             return overlap

@@ -1,6 +1,6 @@
-"""The ledger of a run: every transfer, computation, round and evaluation, in simulated time.
+"""The ledger of a run, which records every transfer, computation, round and evaluation with its simulated time.
 
-Times are integers in ns here, and in s in the tables for users. Device indices begin at 0.
+Times in the ledger are integers in ns. Tables for users have times in s. Device indices begin at 0.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NS_PER_S = 1e9
 
 
 class IdleEnergy:
-    """Idle energy of all devices over simulated time; the idle power changes when batteries become empty or charged."""
+    """Total idle energy of all devices. Their idle power in W changes when a battery becomes empty or is charged."""
 
     def __init__(self, power_w: float = 0.0) -> None:
         self.power_w = power_w
@@ -60,34 +60,34 @@ class IdleEnergy:
 SERVER = -1
 """The server's index in columns of device indices."""
 SEVERAL = -2
-"""Value of `receiver` for a transfer to several devices, which `receptions` lists."""
+"""Value of `receiver` for a transfer to several devices. The table `receptions` lists these devices."""
 NEVER_NS = -1
 """Value of `started_ns` for a transfer that never started."""
 
 SCORES = ("loss", "accuracy", "worst_accuracy", "std_accuracy", "worst_train_loss", "attack_success")
-"""Columns of `evaluations` with the quality of a model, without the columns of additional metrics."""
+"""Columns of the table of evaluations with the quality of a model, except the columns of optional metrics."""
 _NO_SCORES = frozenset({*EvaluationRow._fields, "simulated_s", "total_bit"} - {*SCORES})
 WHERE_USED = ("backhaul", "batteries", "handovers", "energies", "traffic")
-"""Tables that are not written if they have no rows: backhaul, batteries, handovers, energies and other users."""
+"""Tables that are not written if they have no rows. The table `traffic` contains the files of other users."""
 TABLES = tuple(ROWS)
 SCENE, DATA_SPLIT, GROUND = "scene", "data_split", "ground"
-"""Names of the tables that describe the federation: positions and links of devices, split of samples, and gain map."""
+"""Names of the tables that describe a scenario: positions and links of devices, split of samples, and map of gains."""
 DESCRIBED = (SCENE, DATA_SPLIT, GROUND)
 _TAKEN = frozenset({*TABLES, *DESCRIBED})
 
 
 def device_label(device: int) -> str:
-    """Name of a device in logs and errors: `dev-3`, or `server`."""
+    """Return the name of a device in logs and errors, such as `dev-3`, or `server` for the index -1."""
     return "server" if device == SERVER else f"dev-{device}"
 
 
 def scores_in(columns: Iterable[str]) -> list[str]:
-    """Select the columns of `evaluations` with the quality of a model: all except round, time and costs."""
+    """Return those of the given columns of evaluations that are scores of a model: all except round, time and costs."""
     return [name for name in columns if name not in _NO_SCORES]
 
 
 class Ledger:
-    """All tables of one run, and running totals for stop rules and progress lines."""
+    """The recorded tables of one run, and running totals of bits and energy for stop rules and progress displays."""
 
     def __init__(self, metrics: Sequence[str] = ()) -> None:
         self.metrics = tuple(metrics)  # columns of additional metrics in `evaluations` and `device_evaluations`
@@ -125,14 +125,18 @@ class Ledger:
         self.listeners: list[Callable[[str, Mapping[str, Any]], None]] = []
 
     def spent_j(self, now_ns: int) -> float:
-        """Return the energy in J so far: of ended activities, and idle energy of devices and base stations."""
+        """Return the energy of ended activities plus the idle energy of devices and base stations, up to now, in J."""
         return self.energy_j + self.idle.until_j(now_ns) + self.stations_j(now_ns)
 
     def stations_j(self, now_ns: int) -> float:
         return self.stations_w * (now_ns / 1e9)
 
     def record(self, series: str, **values: Any) -> None:
-        """Add a row to a series of an algorithm, for example `record("staleness", step=3, staleness=1)`."""
+        """Add a row to the table `series` of an algorithm, for example `record("staleness", step=3, staleness=1)`.
+
+        Raises:
+            ValueError: `series` is the name of a standard table.
+        """
         if series in _TAKEN:
             raise ValueError(f"series: is a table of the ledger, got '{series}'; choose another name")
         self.series.setdefault(series, []).append(values)
@@ -144,9 +148,10 @@ class Ledger:
         self._make_transfers()
 
     def add_traffic(self, classes: Mapping[str, int], slices: Sequence[str]) -> None:
-        """Add the columns of `SharedColumns` to the transfers; set the names of slices and classes of other users.
+        """Add the columns for shared bands to the table of transfers, and prepare the table of other users' files.
 
-        `classes` maps the name of a class to the time in ns from which delays are included in statistics.
+        `classes` maps the name of each class of other users to the time in ns from which delays are included in
+        statistics. `slices` are the names of the network slices.
         """
         self.is_shared, self.traffic_classes = True, dict(classes)
         self._make_transfers()
@@ -176,16 +181,16 @@ class Ledger:
             listener(table, row)
 
     def keep_in(self, folder: Path) -> None:
-        """From now on, move the oldest rows of tables that exceed their memory limit to unnamed files in `folder`."""
+        """Use unnamed files in `folder` for the oldest rows of tables that exceed their memory limit from now on."""
         for name in TABLES:
             getattr(self, name).folder = folder
 
     def frames(self) -> dict[str, pd.DataFrame]:
-        """Return every table as a data frame, by name, with the added columns of `_transfers` and `_receptions`."""
+        """Return every table as a data frame, by name, with additional columns such as distances and mean rates."""
         return {name: _whole(parts) for name, parts in self.parts().items()}
 
     def frame(self, name: str) -> pd.DataFrame:
-        """Return one table of `frames`, without making the other tables.
+        """Return the table `name` as a data frame, as in `frames`, without creating the other tables.
 
         Raises:
             KeyError: the run has no such table.
@@ -193,7 +198,7 @@ class Ledger:
         return _whole(self.parts()[name])
 
     def parts(self) -> dict[str, Iterable[pd.DataFrame]]:
-        """Return every table of `frames` as an iterator over parts, of which only one at a time is in memory."""
+        """Return every table, by name, as an iterator over data frames, one of which is in memory at a time."""
         import pandas as pd
 
         makers = self.described | {name: partial(pd.DataFrame, rows) for name, rows in self.series.items()}
@@ -205,7 +210,7 @@ class Ledger:
     def with_receptions(self) -> Iterator[tuple[int, Rows, Rows]]:
         """Yield blocks of transfers: the row number of the first transfer, the transfers, and their receptions.
 
-        Receptions that are not in the order of their transfers are left out.
+        Receptions must be in the order of their transfers; other receptions are omitted.
         """
         row, blocks = 0, self.receptions.blocks()
         left: Rows | None = next(blocks)
@@ -250,8 +255,8 @@ class Ledger:
     def event_digest(self) -> str:
         """Return a hash of all transfers, receptions, computations, backhaul messages and files of other users.
 
-        Times are hashed with a resolution of 1 ns. Learned values (losses, accuracies) are left out, so a timing-only
-        run has the same hash.
+        Times are hashed with a resolution of 1 ns. Values that result from training (losses, accuracies) are not
+        included. A run without training therefore has the same hash as a run of the same scenario with training.
         """
         whole = blake2b(digest_size=16)
         for table in (self.transfers, self.receptions, self.computes):
@@ -270,9 +275,10 @@ def _whole(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _mean_rates_bps(rows: Rows) -> NDArray[np.float32]:
-    """Return the mean rate of each transfer in bit/s [transfers]; NaN without airtime.
+    """Return the mean rate of each transfer in bit/s [transfers]; NaN for transfers without airtime.
 
-    It is the number of transmitted bits divided by the airtime without gaps and tail.
+    It is the number of transmitted bits divided by the airtime, which excludes waits for acknowledgements and the delay
+    after the last bit on the air.
     """
     air_ns = np.where(rows["started_ns"] == NEVER_NS, 0, rows["ended_ns"] - rows["started_ns"])
     if "ack_wait_ns" in (rows.dtype.names or ()):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Reason(NamedTuple):
-    """Meaning of a reason, and its wording in sentences such as "3 timed out"."""
+    """Meaning of a reason of loss, and its wording in texts such as "3 timed out"."""
 
     meaning: str
     in_words: str
@@ -25,16 +25,17 @@ MEANINGS = {
     "empty": Reason("the battery of the sender or a receiver got empty", "with an empty battery"),
     "connect": Reason("no connection within `network.session.connect_timeout_s`", "without a connection"),
 }
-"""Reasons by word, in the order of their integer codes, which the event digest covers. "" means delivered."""
+"""Reasons of loss by the word in the records, in the order of their integer codes. "" means delivered. The event digest
+depends on the codes."""
 
 REASONS = list(MEANINGS)
-"""Words of reasons by integer code; plug-ins append the words of their own reasons."""
+"""Words of the reasons of loss by integer code. Plug-ins append the words of the reasons that they define."""
 
 CODE = {reason: code for code, reason in enumerate(REASONS)}
 
 
 def add_reason(reason: str, meaning: str) -> None:
-    """Add a reason of a plug-in, unless the word `reason` exists already; `meaning` explains the word."""
+    """Add a reason of loss that a plug-in defines. Nothing happens if the word `reason` already exists."""
     if reason not in MEANINGS:
         MEANINGS[reason] = Reason(meaning, f"lost by {reason}")
         CODE[reason] = len(REASONS)

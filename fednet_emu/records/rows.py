@@ -1,6 +1,6 @@
-"""The rows of the recorded tables. Annotations are the types of columns, and docstrings are their reference.
+"""The rows of the recorded tables. Annotations define the types of columns, and docstrings are their documentation.
 
-Times are integers in ns here, and in s in the tables for users. Device indices begin at 0; the server is -1.
+Times in these rows are integers in ns. Tables for users have times in s. Device indices begin at 0; the server is -1.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ class TransferRow(NamedTuple):
     direction: Direction
     """direction of the link: uplink, downlink or sidelink"""
     sender: Device
-    """sending device, or the server"""
+    """index of the sending device, or -1 for the server"""
     receiver: Device
-    """receiving device, or the server; -2 for several receivers, see `receptions`"""
+    """index of the receiving device, -1 for the server, or -2 for several receivers, which `receptions` lists"""
     receivers: Device
     """number of receivers"""
     size_bit: Number
     """size of payload and headers"""
     value_id: Value
-    """identification number of the sent value, as in `computes`; -1 if the payload is not a single deferred value"""
+    """identification number of the sent value, as for inputs and results in `computes`; -1 if it has no number"""
     requested_ns: Time
     """time of the request for the transfer"""
     started_ns: Time
     """start of the transmission on the air; NaN for a transfer that never started"""
     ended_ns: Time
-    """end of the transfer"""
+    """end of the transfer: completion, loss or cancellation"""
     transmitted_bit: Measure
     """bits transmitted: the size of a completed transfer, or less if the transfer was cut off"""
     delivered_bit: Number
@@ -62,16 +62,16 @@ class TransferRow(NamedTuple):
     """index of the transfer's cell, from 0. After a handover, it is the last cell; for a sidelink transfer, the index
     of the cluster"""
     snr: Ratio = 0.0
-    """mean SNR of the link at the start, on the whole band and averaged over fading, with the transmit power of the
-    transfer and the gain of the receiver's antennas. With several receivers, it is the minimum over receivers. NaN for
-    wired links, for links from recordings, and for a transfer that never started"""
+    """mean SNR of the link at the start, over the whole band and averaged over fading. It includes the transmit power
+    of the transfer and the gain of the receiver's antennas. If there are several receivers, it is the minimum over
+    receivers. NaN for wired links, for links from recordings, and for a transfer that never started"""
 
 
 class PhaseColumns(NamedTuple):
-    """The columns from `grant_delay_s` on exist in runs with delays other than airtime. `size_bit` then has no headers.
+    """The columns from `grant_delay_s` on exist only in runs with delays other than airtime.
 
-    The phases of a transfer from request to end are set-up, access, the wait for a turn, the airtime with gaps, and the
-    tail.
+    In these runs, `size_bit` excludes headers. The phases of a transfer from request to end are connection set-up,
+    access to the channel, the wait for a turn, the airtime with waits for acknowledgements, and the reception delay.
     """
 
     grant_delay_ns: Annotated[int, Column(np.int64, seconds=True, hashed="access_ns")]
@@ -79,37 +79,37 @@ class PhaseColumns(NamedTuple):
     connection_setup_ns: Annotated[int, Column(np.int64, seconds=True, hashed="setup_ns")]
     """time until the connection is set up and the software has processed the message"""
     ack_wait_ns: Annotated[int, Column(np.int64, seconds=True, hashed="gap_ns")]
-    """part of the airtime without bits to send, while the sender waits for acknowledgements"""
+    """time on the air in which no bits are sent because the sender waits for acknowledgements"""
     reception_delay_ns: Annotated[int, Column(np.int64, seconds=True, hashed="tail_ns")]
     """time from the last bit on the air to its reception"""
     wire_bit: Number
     """size of payload and headers"""
     ack_bit: Annotated[int, Column(np.int64, hashed="reverse_bit")]
-    """size of the receiver's acknowledgements, which take no airtime"""
+    """size of the receiver's acknowledgements, for which no airtime is modelled"""
 
 
 class SharedColumns(NamedTuple):
-    """The column `others_s` exists only in runs with `traffic`."""
+    """The column `others_s` exists only in runs with other users of the network (setting `traffic`)."""
 
     others_s: Measure
-    """time lost because of files of other users. On the air, it is the integral over time of 1 - (share of the band) /
-    (share of the band without the files). During a wait for a turn, it is the integral of the share of files among the
-    transmissions on the air"""
+    """delay due to files of other users. On the air, it is the integral over time of 1 - (share of the band) / (share
+    of the band without these files). During a wait for a turn, it is the integral over time of the fraction of files
+    among the transmissions on the air"""
 
 
 class TrafficRow(NamedTuple):
-    """With `traffic`: one row for each file of another user, sorted by end time."""
+    """One row for each file of another user, sorted by end time; present only if `traffic` is set."""
 
     traffic_class: Annotated[int, Column(np.int32)]
-    """name of the class of users"""
+    """name of the class of other users, as in the setting `traffic`"""
     user: Device
     """index of the user in its class"""
     direction: Annotated[int, Column(np.int8, words=KINDS)]
     """direction of the link: uplink or downlink"""
     cell: Annotated[int, Column(np.int32, digest=False)]
-    """index of the cell of the file, from 0"""
+    """index of the cell in which the file is sent, from 0"""
     slice: Annotated[int, Column(np.int32, digest=False)]
-    """name of the slice of the file"""
+    """name of the network slice in which the file is sent"""
     size_bit: Number
     """size of the file and its headers"""
     requested_ns: Time
@@ -137,11 +137,11 @@ class ReceptionRow(NamedTuple):
     rx_energy_j: Measure = 0.0
     """energy of the receiver; the sum over all receivers is `rx_energy_j` of the transfer"""
     snr: Ratio = 0.0
-    """mean SNR of the link to the receiver, as in `transfers`"""
+    """mean SNR of the link to the receiver, defined like the SNR in `transfers`"""
 
 
 class HandoverRow(NamedTuple):
-    """With `network.handover: during`: one row for each change of a transfer's cell."""
+    """One row for each change of a transfer's cell; present only if `network.handover` is `during`."""
 
     direction: Direction
     """direction of the transfer: uplink or downlink"""
@@ -167,7 +167,7 @@ class BackhaulRow(NamedTuple):
     size_bit: Number
     """size of payload and headers"""
     value_id: Value
-    """identification number of the sent value, as in `computes`; -1 if the payload is not a single deferred value"""
+    """identification number of the sent value, as for inputs and results in `computes`; -1 if it has no number"""
     requested_ns: Time
     """time of the request for the message"""
     started_ns: Time
@@ -188,7 +188,7 @@ class ComputeRow(NamedTuple):
     """One row for each computation on a device or the server."""
 
     device: Device
-    """computing device, or the server"""
+    """index of the computing device, or -1 for the server"""
     started_ns: Time
     """start of the computation"""
     ended_ns: Time
@@ -198,11 +198,11 @@ class ComputeRow(NamedTuple):
     energy_j: Measure
     """energy of the processor; 0 for the server"""
     input: Value
-    """identification number of the input value"""
+    """identification number of the input value; -1 if there is none"""
     result: Value
-    """identification number of the resulting value"""
+    """identification number of the resulting value; -1 if there is none"""
     stopped: Why
-    """empty, or the reason for an early stop; `flop` and `energy_j` then count only the completed part"""
+    """empty, or the reason for an early stop; `flop` and `energy_j` then include only the completed operations"""
 
 
 class RoundRow(NamedTuple):
@@ -223,8 +223,8 @@ class RoundRow(NamedTuple):
 class EvaluationRow(NamedTuple):
     """One row for each evaluation of the model; bits and energy are totals from the start of the run.
 
-    Further columns are the metrics in `evaluation.metrics` and, with `evaluation.consensus`, the columns
-    `consensus_distance` and `local_model_accuracy`.
+    Further columns are the metrics in `evaluation.metrics`. If `evaluation.consensus` is set, there are also the
+    columns `consensus_distance` and `local_model_accuracy`.
     """
 
     round: Number
@@ -244,17 +244,17 @@ class EvaluationRow(NamedTuple):
     accuracy: Measure
     """fraction of test samples that are classified correctly; NaN for a regression"""
     worst_accuracy: Measure
-    """minimum accuracy over devices, with `evaluation.per_device`"""
+    """minimum accuracy over devices; NaN unless `evaluation.per_device` is set"""
     std_accuracy: Measure
-    """standard deviation of the accuracy over devices, with `evaluation.per_device`"""
+    """standard deviation of the accuracy over devices; NaN unless `evaluation.per_device` is set"""
     worst_train_loss: Measure
-    """maximum over devices of the mean loss on the device's own training samples, with `evaluation.worst_train_loss`"""
+    """maximum over devices of the mean training loss of the device; NaN unless `evaluation.worst_train_loss` is set"""
     attack_success: Measure
     """fraction of the attacked test samples that are classified as the attacker intends"""
 
 
 class DeviceEvaluationRow(NamedTuple):
-    """One row for each device and evaluation, with `evaluation.per_device`."""
+    """One row for each device and evaluation. Without `evaluation.per_device`, only Flower apps can add rows."""
 
     round: Number
     """number of the round, from 1"""
@@ -269,13 +269,13 @@ class DeviceEvaluationRow(NamedTuple):
 
 
 class BatteryRow(NamedTuple):
-    """With `devices.battery`: a row for each battery at the start, at the end, and at each change of its loads.
+    """One row for each battery at the start, at the end, and at each change of its loads, if batteries are modelled.
 
-    All energies except the charge are totals since the start.
+    All energies except the charge are totals since the start of the run.
     """
 
     device: Device
-    """device of the battery"""
+    """index of the device that the battery supplies"""
     simulated_ns: Time
     """time of the change"""
     charge_j: Measure
@@ -291,7 +291,7 @@ class BatteryRow(NamedTuple):
     receiving_j: Measure
     """energy of receptions"""
     idle_j: Measure
-    """idle energy, while the device is on"""
+    """idle energy, which the device consumes while it is on"""
     state: Annotated[int, Column(np.int8, words=("empty", "on"))]
     """state after the change; a device whose battery is `empty` is away"""
 
@@ -312,9 +312,9 @@ class EnergyRow(NamedTuple):
     receiving_j: Measure
     """energy of receptions in addition to idle energy"""
     idle_j: Measure
-    """idle energy; none is counted while the battery is empty"""
+    """idle energy; a device consumes none while its battery is empty"""
     waiting_j: Measure
-    """part of `idle_j` in times in which the device neither sends, receives nor computes; NaN for base stations"""
+    """idle energy in times in which the device neither sends, receives nor computes; NaN for base stations"""
 
 
 ROWS: dict[str, type[tuple[float, ...]]] = {

@@ -27,9 +27,10 @@ def jain(counts: Iterable[float]) -> float:
 
 
 def asking(asked: Mapping[int, int], n_devices: int) -> dict[str, float | None]:
-    """Return Jain's index of the devices' invitation counts, and the share of devices ever invited; None if unknown.
+    """Return Jain's fairness index of the number of invitations of each device, and the fraction of invited devices.
 
-    `asked` has the number of rounds in which each device was invited; it is empty for an algorithm without cohorts.
+    `asked` maps each invited device to the number of rounds in which it was invited. It is empty if the algorithm does
+    not select cohorts of devices; both results are then None.
     """
     if not asked:
         return {"asked_jain": None, "asked_share": None}
@@ -38,11 +39,11 @@ def asking(asked: Mapping[int, int], n_devices: int) -> dict[str, float | None]:
 
 
 SPREAD = ("worst_tenth_accuracy", "accuracy_q05", "accuracy_q50", "accuracy_q95", "accuracy_jain")
-"""Keys of the result of `spread`."""
+"""Names of the statistics of the accuracy over devices: mean of the worst tenth, three quantiles, and Jain's index."""
 
 
 def spread(accuracies: Array) -> dict[str, float]:
-    """Return statistics of accuracies [devices]; empty if all accuracies are NaN.
+    """Return statistics of the accuracies [devices] of devices, by name; empty if all accuracies are NaN.
 
     The statistics are the mean over the worst tenth of the devices (at least one device), the 5, 50 and 95 % quantiles
     with linear interpolation, and Jain's index.
@@ -56,11 +57,14 @@ def spread(accuracies: Array) -> dict[str, float]:
 
 
 FAR_ABOVE = 10.0
-"""Ratio to the initial loss above which a loss counts as diverged; random guesses have lower losses."""
+"""Ratio to the initial loss above which a loss counts as diverged. Random guesses result in lower losses."""
 
 
 def divergence(ledger: Ledger) -> str:
-    """Return a sentence if the last loss is not finite, or is far above a positive first loss; else return ""."""
+    """Return a sentence if training has diverged, or an empty text if it has not.
+
+    Training has diverged if the last loss is not finite, or is above ten times the first loss (if this is positive).
+    """
     losses = ledger.evaluations.column("loss").astype(np.float64)
     if not len(losses):
         return ""
@@ -75,10 +79,11 @@ def divergence(ledger: Ledger) -> str:
 
 
 def idle_s(ledger: Ledger, n_devices: int, simulated_ns: int) -> Array:
-    """Return the time in s [n_devices] in which a device has charge and neither sends, receives nor computes.
+    """Return the idle time in s [n_devices] of each device up to the time `simulated_ns`.
 
-    The ledger must be closed. Devices that are away for any reason except an empty battery count as idle. A receiver is
-    busy until the end of a transfer, even if the transfer is lost. Overlapping activities count once.
+    A device is idle while its battery is not empty and it neither sends, receives nor computes. Devices that are absent
+    for other reasons count as idle. A receiver is busy until the end of a transfer, even if the transfer is lost.
+    Overlapping activities count once. All activities must be in the ledger, so the run must be finished.
     """
     device, started_ns, ended_ns = activities(ledger)
     counted = (device > SERVER) & (started_ns >= 0)
@@ -88,7 +93,7 @@ def idle_s(ledger: Ledger, n_devices: int, simulated_ns: int) -> Array:
 
 
 def activities(ledger: Ledger) -> tuple[IntArray, IntArray, IntArray]:
-    """Return device, start and end in ns of all intervals [n] of sending, receiving, computing or an empty battery."""
+    """Return device, start and end in ns [n] of all intervals of sending, receiving, computing or an empty battery."""
     sends, hears, works = ledger.transfers.column, ledger.receptions.column, ledger.computes.column
     started_ns, ended_ns, row = sends("started_ns"), sends("ended_ns"), hears("transfer")
     empty, empty_from_ns, empty_to_ns = empty_spans(ledger)
@@ -113,7 +118,7 @@ def _union_ns(device: IntArray, started_ns: IntArray, ended_ns: IntArray) -> tup
 
 
 def empty_spans(ledger: Ledger) -> tuple[IntArray, IntArray, IntArray]:
-    """Return device, start and end in ns of all intervals [n] in which a battery is empty."""
+    """Return the device, start in ns and end in ns of all intervals in which a battery is empty, each [n]."""
     column = ledger.batteries.column
     order = np.argsort(column("device"), kind="stable")
     device, at_ns, on = column("device")[order], column("simulated_ns")[order], column("state")[order] > 0
@@ -122,19 +127,19 @@ def empty_spans(ledger: Ledger) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def empty_s(ledger: Ledger, n_devices: int) -> Array:
-    """Return the time in s [n_devices] in which each device's battery is empty; 0 without batteries."""
+    """Return the time in s [n_devices] in which each device's battery is empty; 0 if the device has no battery."""
     device, from_ns, to_ns = empty_spans(ledger)
     return by_device(device, (to_ns - from_ns) / 1e9, n_devices)
 
 
 def by_device(device: IntArray, amount: Array, n_devices: int) -> Array:
-    """Return the sum of amounts [n] for each device [n_devices]; the server and `SEVERAL` are left out."""
+    """Return the sum of `amount` [n] for each device [n_devices]; rows without a device index (below 0) are omitted."""
     own = device > SERVER
     return np.asarray(np.bincount(device[own], amount[own], minlength=n_devices), np.float64)
 
 
 def energies_of_rows(ledger: Ledger, n_devices: int) -> dict[str, Array]:
-    """Return the energies in J [n_devices] of computations, transmissions and receptions, without idle energy."""
+    """Return the energies in J [n_devices] of each device for computing, sending and receiving, without idle energy."""
     sent, heard, done = ledger.transfers.column, ledger.receptions.column, ledger.computes.column
     received_j = by_device(sent("receiver"), sent("rx_energy_j"), n_devices)
     return {
@@ -145,9 +150,10 @@ def energies_of_rows(ledger: Ledger, n_devices: int) -> dict[str, Array]:
 
 
 def add_energies(ledger: Ledger, idle_w: Array, counted: Mask, ended_ns: int) -> None:
-    """Fill in the table `energies` of a closed ledger at the end of the run.
+    """Fill in the table `energies`, the energy of each device and of all base stations, at the end of a run.
 
-    `idle_w` [devices] are idle powers in W; `counted` [devices] is True for devices whose computing energy is known.
+    `idle_w` [devices] are idle powers in W. `counted` [devices] is True for devices whose computing energy is known.
+    `ended_ns` is the end of the run in ns.
     """
     sent, count, own_j = ledger.transfers.column, len(idle_w), energies_of_rows(ledger, len(idle_w))
     stations_j = float(sent("energy_j")[sent("sender") == SERVER].sum())
@@ -165,18 +171,18 @@ def add_energies(ledger: Ledger, idle_w: Array, counted: Mask, ended_ns: int) ->
 
 
 DELAYS = ("mean_s", "p50_s", "p95_s", "p99_s")
-"""Names of the delay statistics of other users: the mean and quantiles."""
+"""Names of the delay statistics of other users: the mean, and the 50, 95 and 99 % quantiles, in s."""
 _MATERIAL = 0.01
-"""If unfinished files may raise a statistic by more than this share, the statistic is reported as a lower bound."""
+"""If unfinished files may increase a statistic by more than this fraction, the statistic is marked as a lower bound."""
 
 
 def other_users(ledger: Ledger, ended_ns: int) -> dict[str, dict[str, Any]]:
-    """Return bits, files and delays of each class of other users, for a run that ended at `ended_ns`.
+    """Return statistics of the bits, files and delays of each class of other users (background traffic).
 
-    A delay is the time from the arrival of a file to the end of its transfer; for an unfinished file, the time until
-    the end of the run is a lower bound. `while_sending` has the delays of files that arrived while the federation had a
-    transmission in the same direction on the air, and `otherwise` has all other delays. `sending_share` is the share of
-    time with such a transmission.
+    `ended_ns` is the end of the run in ns. A delay is the time from the arrival of a file to the end of its transfer.
+    For an unfinished file, the time until the end of the run is a lower bound of the delay. `while_sending` contains
+    the delays of files that arrived while a transmission of the federation in the same direction was on the air.
+    `otherwise` contains all other delays. `sending_share` is the fraction of time with such a transmission.
     """
     if not ledger.is_shared:
         return {}
@@ -206,7 +212,10 @@ def other_users(ledger: Ledger, ended_ns: int) -> dict[str, dict[str, Any]]:
 
 
 def busy_spans(ledger: Ledger, kind: int) -> tuple[IntArray, IntArray]:
-    """Return start and end times in ns [n] of periods in which the federation transmits on links of a kind."""
+    """Return the starts and ends in ns, each [n], of the periods in which the federation transmits on links of a kind.
+
+    `kind` is the code of the direction (uplink, downlink or sidelink). Overlapping transmissions form one period.
+    """
     sent = ledger.transfers.column
     own = (sent("direction") == kind) & (sent("started_ns") >= 0)
     order = np.argsort(sent("started_ns")[own], kind="stable")
@@ -216,7 +225,11 @@ def busy_spans(ledger: Ledger, kind: int) -> tuple[IntArray, IntArray]:
 
 
 def _delays(delay_s: Array, unfinished: Mask) -> dict[str, Any]:
-    """Return the mean and quantiles of delays [n] in s; `at_least` lists the statistics that are lower bounds."""
+    """Return the mean and quantiles of delays [n] in s, and their number.
+
+    `unfinished` is a mask [n] of delays that are lower bounds. `at_least` in the result lists the statistics that are
+    therefore lower bounds.
+    """
     if not len(delay_s):
         return {"counted": 0, **dict.fromkeys(DELAYS), "at_least": []}
     levels = [float(name[1:-2]) / 100 for name in DELAYS[1:]]
@@ -228,7 +241,7 @@ def _delays(delay_s: Array, unfinished: Mask) -> dict[str, Any]:
 
 
 def messages(ledger: Ledger) -> dict[str, Any]:
-    """Return the numbers of messages and of lost messages by reason; a broadcast counts once per receiver."""
+    """Return the number of messages, and of lost messages by reason. A broadcast is one message for each receiver."""
     alone = ledger.transfers.column("receiver") != SEVERAL
     codes = np.concatenate((ledger.transfers.column("loss_reason")[alone], ledger.receptions.column("loss_reason")))
     counts = np.bincount(codes, minlength=len(REASONS)).tolist()
@@ -237,7 +250,7 @@ def messages(ledger: Ledger) -> dict[str, Any]:
 
 
 def losses_in_words(summary: Mapping[str, Any]) -> str:
-    """Describe the losses in a summary, as in `of 1,010 messages 2 were lost: 2 timed out`; empty without losses."""
+    """Return a text such as `of 1,010 messages 2 were lost: 2 timed out` about a summary; empty without losses."""
     losses = summary.get("losses")
     if not losses:
         return ""
@@ -250,7 +263,7 @@ SHOWN = 5
 
 
 def recent_losses(ledger: Ledger) -> str:
-    """Return the clause `; last lost: ...` with the latest loss of each sender and receiver; empty without losses."""
+    """Return a clause `; last lost: ...` with the latest losses of up to five links; empty if no message was lost."""
     import pandas as pd
 
     transfers = ledger.frame("transfers")

@@ -1,7 +1,7 @@
 """Append-only tables with typed columns. New rows are plain tuples, which are packed into records in chunks.
 
-A table with a folder keeps about `HELD_ROWS` rows in memory, and earlier rows in an unnamed file, which is deleted at
-the end of the process.
+If a table has a folder, about `HELD_ROWS` rows are kept in memory. Earlier rows are moved to an unnamed file in this
+folder, which is deleted at the end of the process.
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ if TYPE_CHECKING:
 CHUNK_ROWS = 1 << 10
 HELD_ROWS = 1 << 20
 BLOCK_ROWS = 1 << 20
-"""Approximate number of rows in a block; tables are written and checked block by block."""
+"""Approximate number of rows in a block. Tables are written and checked block by block."""
 
 Rows = NDArray[np.void]
-"""Array of records with a field for each column."""
+"""Structured array [rows] with a field for each column of a table."""
 
 _FORMATS = {np.int8: "b", np.int32: "i", np.int64: "q", np.float32: "f", np.float64: "d"}
-"""`struct` format of each column type; `struct` packs rows three times as fast as NumPy."""
+"""Format character of each column type in Python's `struct`, which packs rows three times as fast as NumPy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its type, whether the event digest covers the column, and its conversion for data frames.
+    """A column of a table: its type, whether the event digest covers it, and its conversion for data frames.
 
-    `words` converts integer codes to words. `seconds` converts ns to s; negative values mean never and become NaN.
-    `decibels` converts a ratio to dB; 0 means unknown and becomes NaN. `hashed` is the column's name in the event
-    digest, so that a renamed column keeps its digest. By default, it is the name of the column.
+    If `words` is not empty, integer codes are converted to these words. If `seconds` is True, ns are converted to s;
+    negative values mean never and become NaN. If `decibels` is True, ratios are converted to dB; 0 means unknown and
+    becomes NaN. `hashed` is the column's name in the event digest, by default the name of the column. It lets a renamed
+    column keep its digest.
     """
 
     dtype: type[np.generic]
@@ -75,7 +76,7 @@ MEASURE = Column(np.float64, digest=False)
 
 @cache
 def columns_of(row: type[tuple[Any, ...]]) -> dict[str, Column]:
-    """Return the columns of a row class: a named tuple in which a `Column` annotates each field."""
+    """Return the columns of a row class by name. A row class is a named tuple with fields annotated by `Column`."""
     hints = get_type_hints(row, include_extras=True)
     return {name: next(its for its in hints[name].__metadata__ if isinstance(its, Column)) for name in hints}
 
@@ -84,7 +85,7 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 class Table(Generic[Row]):
-    """A table to which rows are appended; a row is a tuple in the order of the columns."""
+    """A table to which rows are appended. A row is a tuple of values in the order of the columns."""
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
         self.columns = dict(columns)
@@ -111,7 +112,7 @@ class Table(Generic[Row]):
             self._pack()
 
     def extend(self, **columns: NDArray[Any]) -> None:
-        """Add many rows, given as one array per column; all arrays have the same length."""
+        """Add many rows, given as one array [rows] for each column."""
         lengths = {name: len(values) for name, values in columns.items()}
         if lengths.keys() != self.columns.keys() or len(set(lengths.values())) != 1:
             raise ValueError(f"columns: got {lengths}; arrays of equal length for {', '.join(self.columns)} are right")
@@ -157,7 +158,7 @@ class Table(Generic[Row]):
         yield from self._packed
 
     def blocks(self) -> Iterator[Rows]:
-        """Yield all rows in order, in blocks of about `BLOCK_ROWS` rows; at least one block."""
+        """Yield all rows in order, in blocks of about `BLOCK_ROWS` rows. An empty table yields one empty block."""
         block, rows = [self.none], 0
         for records in self._chunks():
             if rows >= BLOCK_ROWS:
@@ -168,10 +169,7 @@ class Table(Generic[Row]):
         yield self._joined(block)
 
     def _joined(self, parts: Sequence[Rows]) -> Rows:
-        """Join parts to one array.
-
-        The parts are joined as bytes, because NumPy would otherwise compare the column names of each part.
-        """
+        """Concatenate arrays of rows as bytes, which is fast because NumPy does not compare their column names."""
         bare = np.dtype((np.void, self._record.itemsize))
         return np.concatenate([np.ascontiguousarray(part).view(bare) for part in parts]).view(self._record)
 
@@ -180,7 +178,7 @@ class Table(Generic[Row]):
         return np.empty(0, self._record)
 
     def since(self, row: int) -> Rows:
-        """Return the rows from index `row` on that are in memory."""
+        """Return the rows with an index of at least `row`, except rows that have been moved to a file."""
         self._pack()
         parts, first = [], len(self)
         for records in reversed(self._packed):
@@ -197,7 +195,7 @@ class Table(Generic[Row]):
         return np.concatenate([empty, *[np.ascontiguousarray(records[name]) for records in self._chunks()]])
 
     def frame(self) -> pd.DataFrame:
-        """Return a data frame with words for codes, times in seconds (`..._s`) and ratios in decibels (`..._db`)."""
+        """Return the table as a data frame with words for codes, times in s (`..._s`) and ratios in dB (`..._db`)."""
         return self.shown(np.concatenate([self.none, *self._chunks()]))
 
     def frames(self) -> Iterator[pd.DataFrame]:
@@ -210,7 +208,7 @@ class Table(Generic[Row]):
         return pd.DataFrame({column.heading(name): column.shown(values[name]) for name, column in self.columns.items()})
 
     def digest(self) -> bytes:
-        """Return a hash of all columns that the event digest covers; it does not depend on how rows are packed."""
+        """Return a hash of all columns that the event digest covers. It is independent of the division into chunks."""
         whole = blake2b(digest_size=16)
         for name, column in self.columns.items():
             if column.digest:

@@ -38,14 +38,16 @@ if TYPE_CHECKING:
     from fednet_emu.scenario.model import Devices, Scenario
 
 DROPPED = 3
-"""Number of slowest devices that a remedy excludes."""
+"""Number of devices (those with the longest time on critical paths) that a remedy excludes."""
 ETHERNET_BPS = 1e9
 """Port speed in bit/s for the remedy that replaces the radio by Ethernet."""
 SPEEDS = ("flop_per_s", "median_flop_per_s")
 
 
 def explained(run: RunRecords, scenario: Callable[[], Scenario], *, replay: bool = True) -> Explanation:
-    """Explain a run; see `Run.explain`. `scenario` is called only for a replay.
+    """Return the critical paths of a run and, if `replay` is True, the time that remedies save; see `Run.explain`.
+
+    `scenario` is a function that returns the scenario of the run. It is called only if `replay` is True.
 
     Raises:
         DataError: the run has no rounds, or a table is missing or unreadable.
@@ -74,7 +76,7 @@ def explained(run: RunRecords, scenario: Callable[[], Scenario], *, replay: bool
 
 
 def remedies(scenario: Scenario, path: Explanation) -> Iterator[Remedy]:
-    """Yield the remedies that are applicable to a scenario."""
+    """Yield the remedies (changes to settings that may shorten a run) that are applicable to a scenario."""
     if isinstance(scenario.network.uplink.compression, NoCompression):
         yield Remedy("half the bits of each upload", {"network.uplink.compression": "float16"})
     yield Remedy("twice the bandwidth", {"channel.bandwidth_hz": 2 * scenario.channel.bandwidth_hz})
@@ -160,13 +162,13 @@ def _not_replayed(run: RunRecords, scenario: Scenario) -> str:
 
 @dataclass(frozen=True)
 class Replay:
-    """The tables of a replay without training, by name."""
+    """The records of a replay, which is a run of a scenario without training."""
 
     tables: Mapping[str, pd.DataFrame]
 
     @classmethod
     def of(cls, scenario: Scenario, name: str) -> Self:
-        """Run a scenario without training.
+        """Run a scenario without training, and return its records under the name `name`.
 
         Raises:
             FednetError: the scenario cannot be run.
@@ -175,7 +177,7 @@ class Replay:
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
-        """The rounds. The column `so_far` is the number of updates that have arrived by the end of each round."""
+        """Table of the rounds. Its column `so_far` is the number of updates that arrived by the end of each round."""
         rounds = self.tables["rounds"]
         return rounds.assign(so_far=rounds["arrived"].cumsum())
 
@@ -185,7 +187,7 @@ class Replay:
 
     @cached_property
     def messages(self) -> pd.DataFrame:
-        """The messages, with `direction`, `loss_reason` and `device` (the receiver, if the server is the sender)."""
+        """Table of the messages: `direction`, `loss_reason` and `device` (sender, or receiver if the server sends)."""
         sent = self.tables["transfers"]
         several = self.tables["receptions"].join(sent[["direction", "sender"]], on="transfer")
         columns = ["direction", "sender", "receiver", "loss_reason"]
@@ -212,7 +214,10 @@ BY_CHANCE = ("erased", "away", "left", "end")
 
 
 def shed(before: Replay, after: Replay) -> str:
-    """Describe the devices that a remedy disconnects. Their messages arrive in `before`, but not in `after`."""
+    """Return a text about the devices that a remedy disconnects, and their number of messages; empty if there is none.
+
+    Messages of these devices arrive in the replay `before` (without the remedy), but not in the replay `after`.
+    """
     gone = before.through - after.through
     lost = after.messages[~after.messages["loss_reason"].isin(["", *BY_CHANCE])]
     lost = lost[[pair in gone for pair in zip(lost["device"], lost["direction"], strict=True)]]
@@ -234,7 +239,7 @@ def replayed(scenario: Scenario, remedy: Remedy, same: Replay) -> Remedy | None:
     Returns:
         The remedy with the simulated time of the replay, or with the reason why this time is unknown, for example
         because the remedy disconnects devices. None if the scenario does not accept the settings of the remedy, or if
-        no other devices take the place of the excluded devices.
+        fewer updates arrive because no other devices replace the excluded devices.
     """
     rounds = len(same.rounds)
     try:
@@ -263,9 +268,10 @@ replay."""
 
 
 def weighed(remedy: Remedy, same: Replay, then: Replay, weak: str = "") -> Remedy:
-    """Return the remedy with the time until as many updates have arrived as without the remedy.
+    """Return the remedy with the simulated time until as many updates have arrived as without the remedy.
 
-    If this time is longer, `problem` names the kind of activity that takes longer.
+    `same` and `then` are the replays without and with the remedy. If the time is longer with the remedy, `problem`
+    names the kind of activity that takes longer, followed by the text `weak`.
     """
     rounds, enough = len(same.rounds), then.rounds["so_far"] >= same.arrived
     if not enough.any():
@@ -283,9 +289,9 @@ def weighed(remedy: Remedy, same: Replay, then: Replay, weak: str = "") -> Remed
 
 
 def weaker(before: Outlook, after: Outlook) -> str:
-    """Describe how many devices have an initial mean SNR below the minimum of a link.
+    """Return a text about the number of devices whose initial mean SNR is below the minimum of a link.
 
-    The text is empty if a remedy has not increased this number.
+    The text is empty if the remedy has not increased this number for any link.
     """
     for place, way in enumerate(("uplink", "downlink")):
         needed = [Needed.by(its.scenario, getattr(its.scenario.network, way)).sinr for its in (before, after)]

@@ -1,6 +1,6 @@
 """List the library (channels, profiles, scenarios, kinds, schema), and check scenarios.
 
-For a scenario without a run: its data split and its references.
+Further functions return the data split and the references of a scenario without running it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ AnyProfile = Profile | RadioProfile | StationProfile
 CLASSES: dict[Kind, type[AnyProfile]] = {"device": Profile, "radio": RadioProfile, "station": StationProfile}
 
 UNITS = {"flop_per_s": "FLOP/s", "memory_bytes": "B", "transmit_j_per_bit": "J", "receive_j_per_bit": "J"}
-"""Units of those numbers of profiles whose names do not end with a unit."""
+"""Units of the numeric profile fields whose names do not end with a unit."""
 HEADS: dict[type[AnyProfile], tuple[str, ...]] = {
     Profile: (
         *("device", "speed", "overhead", "computing", "idle", "sending", "receiving", "at", "amplifier", "memory"),
@@ -78,13 +78,13 @@ def check(
         scenario: a name of the library, a path, a mapping with the keys of a scenario file, or a `Scenario`.
         seed: a seed that replaces the seed of the scenario.
         settings: changes to the scenario, for example `{"algorithm.lr": 0.05}`.
-        data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
+        data_dir: the folder with data sets; None for the value of the environment variable FEDNET_DATA.
 
     Warns:
-        ScenarioWarning: a part of the scenario is suspicious, for example devices that are out of reach.
+        ScenarioWarning: a setting of the scenario is suspicious, for example because devices are out of range.
 
     Raises:
-        ScenarioError: lists every problem of the scenario with its place.
+        ScenarioError: the scenario is invalid. The error lists every problem with its location.
         Deadlock: the algorithm waits in its first round for an event that can never happen.
     """
     _, outlook = scenario_of(scenario, settings, data_dir=data_dir, seed=seed)
@@ -100,8 +100,8 @@ def channels(names: Sequence[str] | None = None) -> pd.DataFrame:
         names: names of environments; None for all environments of the library.
 
     Returns:
-        One row for each environment: name, title, carrier and bandwidth in Hz, and the rates in bit/s at distances of
-        50, 200 and 500 m; NaN where a distance is out of range.
+        One row for each environment: name, title, carrier frequency and bandwidth in Hz, and the rates in bit/s at
+        distances of 50, 200 and 500 m. A rate is NaN if its distance is out of range.
 
     Raises:
         ScenarioError: an environment does not exist, or is invalid.
@@ -131,8 +131,8 @@ def profiles(names: Sequence[str] | None = None) -> pd.DataFrame:
         One row for each profile: name, kind (device, radio or station), title, year, its numbers, and the quality of
         the source of each number, such as `flop_per_s_evidence`. The numbers of devices are `flop_per_s`, `overhead_s`,
         `active_w`, `idle_w`, `transmit_w`, `receive_w`, `max_dbm`, `amplifier_efficiency` and `memory_bytes`; radios
-        and stations have others, such as `circuit_w`. Numbers that are unknown, or that a profile of this kind does not
-        have, are NaN.
+        and stations have other numbers, such as `circuit_w`. Numbers that are unknown, or that do not exist for the
+        kind of the profile, are NaN.
 
     Raises:
         ScenarioError: a profile does not exist, or is invalid.
@@ -164,9 +164,7 @@ def kinds(slot: str) -> dict[str, str]: ...
 def kinds(slot: str | None = None) -> dict[str, Any]:
     """Return the kinds of component that a setting can take, including those of installed plug-ins.
 
-    Each kind has a sentence that describes it.
-
-    Such a setting is called a slot.
+    A setting whose value is one of several kinds of component is called a slot. Each kind is described by a sentence.
 
     Args:
         slot: a slot, for example `access`, or a key with a slot, for example `network.uplink.access`. It can also be a
@@ -198,10 +196,10 @@ def schema(*, study: bool = False) -> dict[str, Any]:
 
 
 def channel_rows(wanted: list[str] | None) -> list[str]:
-    """Return a heading, and for each environment a line of text with name, carrier, bandwidth, median rates and title.
+    """Return a table of radio environments as lines of text, the first of which is a heading.
 
-    Args:
-        wanted: names of environments; None for all environments of the library.
+    Each line has the name, carrier, bandwidth, median rates and title of an environment. `wanted` are the names of the
+    environments; None stands for all environments of the library.
     """
     heads = ("channel", "carrier", "bandwidth", *(f"{distance_m:.0f} m" for distance_m in LISTED_M), "title")
     return _table([heads, *(_channel_row(name, channel) for name, channel in environments(wanted).items())])
@@ -213,7 +211,10 @@ def _channel_row(name: str, channel: Channel) -> tuple[str, ...]:
 
 
 def rate_curves(wanted: list[str] | None) -> dict[str, RateCurve]:
-    """Return the uplink rates of the environments `wanted` (by default all) over distances from 10 m to 2 km."""
+    """Return quantiles of the uplink rate at distances from 10 m to 2 km, by name of the environment.
+
+    `wanted` are the names of the radio environments; None stands for all environments of the library.
+    """
     from fednet_emu.draw.figures.rates import RateCurve
 
     found = environments(wanted).items()
@@ -227,15 +228,14 @@ def listed_rates(channel: Channel) -> list[float]:
 
 
 def environments(wanted: Sequence[str] | None) -> dict[str, Channel]:
-    """Load the environments `wanted`, or all environments of the library, and return the channels by name."""
+    """Load the radio environments `wanted`, or all environments of the library, and return them by name."""
     return {name: validate(Channel, load(name, "channels")) for name in wanted or library.names("channels")}
 
 
 def profile_rows(wanted: list[str] | None) -> list[str]:
     """Return tables of devices, radios and stations as lines of text, and a legend of the letters for source quality.
 
-    Args:
-        wanted: names of profiles; None for all profiles of the library.
+    `wanted` are the names of profiles; None stands for all profiles of the library.
     """
     tables = {its: [head] for its, head in HEADS.items()}
     for name, profile in known(wanted).items():
@@ -257,7 +257,7 @@ def _text(profile: AnyProfile, name: str) -> str:
 
 
 def known(wanted: Sequence[str] | None) -> dict[str, AnyProfile]:
-    """Load the profiles `wanted`, or all profiles of the library, by name: devices, radios and stations."""
+    """Load the profiles `wanted`, or all profiles of the library, and return the profiles by name."""
     documents = {name: load(name, "profiles") for name in wanted or library.names("profiles")}
     kind = {name: kind_of(document.data) or "device" for name, document in documents.items()}
     order = sorted(documents, key=lambda name: list(CLASSES).index(kind[name]))
@@ -265,12 +265,12 @@ def known(wanted: Sequence[str] | None) -> dict[str, AnyProfile]:
 
 
 def data_split(scenario: Scenario, data_dir: Path | str | None = None) -> DataSplit:
-    """Split the data of a scenario as a run does, and count the samples of each device.
+    """Return the distribution of samples over devices, for which the data of a scenario are split as in a run.
 
-    Samples are counted by their labels or targets after an attack and the transformations of groups have changed these.
+    If an attack or the transformations of device groups change labels or targets, the changed values are counted.
 
     Raises:
-        FednetError: the algorithm brings its own data.
+        FednetError: the algorithm defines its own data.
         DataError: the data cannot be read.
     """
     if scenario.algorithm.own_learning:
@@ -280,7 +280,7 @@ def data_split(scenario: Scenario, data_dir: Path | str | None = None) -> DataSp
 
 
 def scenario_in(source: ScenarioLike, settings: Settings | None = None) -> Scenario:
-    """Return the scenario of a run folder, or any other scenario, with the changes in `settings`."""
+    """Return a scenario, given in any form or as a run folder, with the changes in `settings`."""
     folder = Path(source) if isinstance(source, str | Path) else None
     recorded = None if folder is None or not folder.is_dir() else folder / SCENARIO
     return scenario_of(source if recorded is None or not recorded.is_file() else recorded, settings)[1].scenario
@@ -289,7 +289,10 @@ def scenario_in(source: ScenarioLike, settings: Settings | None = None) -> Scena
 def data_figures(
     source: ScenarioLike, settings: Settings | None = None, data_dir: Path | str | None = None
 ) -> dict[str, Figure]:
-    """Plot the data split of a scenario as the figure `data`, and as `data-test` if devices have test samples."""
+    """Plot how the data of a scenario are split among devices, and return the figures by name.
+
+    The figure `data` shows training samples. The figure `data-test` exists only if devices have test samples.
+    """
     from fednet_emu.draw.figures.data_split import split_figures
 
     return split_figures(data_split(scenario_in(source, settings), data_dir))
@@ -306,7 +309,7 @@ _ENTRY = re.compile(r"^% (?P<sources>\S[^\n]*)\n(?P<entry>@\w+\{.*?^\})$", re.MU
 def bibtex(scenarios: Iterable[Scenario]) -> str:
     """Return the BibTeX entries of all components of the scenarios. The entry of the emulator is first.
 
-    The entries of a component from a plug-in are in its class variable `bibtex`.
+    If a component is defined by a plug-in, its entries are those in its class variable `bibtex`.
     """
     used: dict[str, None] = {OURSELVES: None}
     own: dict[str, None] = {}
@@ -320,7 +323,7 @@ def bibtex(scenarios: Iterable[Scenario]) -> str:
 
 @cache
 def references() -> Mapping[str, tuple[str, ...]]:
-    """Return each BibTeX entry with the names `slot.kind` of the components that cite the entry."""
+    """Return the names `slot.kind` of the components that cite a BibTeX entry, by the text of the entry."""
     text = REFERENCES.read_text(encoding="utf-8")
     return {found["entry"]: tuple(found["sources"].split()) for found in _ENTRY.finditer(text)}
 

@@ -18,11 +18,11 @@ from fednet_emu.scenario.overrides import Setting
 
 
 class LivePlan(NamedTuple):
-    """A planned live run.
+    """A planned live run, in which real programs communicate over the emulated network in real time.
 
     Attributes:
         name: the name of the scenario, as used in records.
-        outlook: the scenario with estimates about its run.
+        outlook: the validated scenario with estimates about its run, such as link rates.
         commands: the commands of the programs; None for the programs of a Flower app.
         folder: the run folder.
     """
@@ -68,7 +68,7 @@ class LivePlan(NamedTuple):
         force: bool = False,
         on_start: Callable[[str], None] = lambda _what: None,
     ) -> Run:
-        """Run the scenario live and return the results. `on_start` receives a sentence at each step of the start."""
+        """Run the scenario live and return the results. `on_start` is called with a sentence at each start-up step."""
         play_live(self.outlook, self.name, self.folder, self.commands, options, force=force, on_start=on_start)
         return Run.opened(self.folder)
 
@@ -90,28 +90,28 @@ def live(
     data_dir: str | Path | None = None,
     force: bool = False,
 ) -> Run:
-    """Run a scenario with real programs, whose packets pass the simulated network in real time. Requires Linux.
+    """Run a scenario with real programs, whose packets pass through the emulated network in real time. Requires Linux.
 
     Args:
         scenario: a name of the library, a path, a mapping with the keys of a scenario file, or a `Scenario`.
-        client: the command of each client, as a list of words; `{server}`, `{device}`, `{devices}` and `{role}` are
-            filled in.
-        server: the command of the server, as typed in a shell. None takes the command of the clients.
+        client: the command of each client, as a list of words. The placeholders `{server}`, `{device}`, `{devices}` and
+            `{role}` are replaced.
+        server: the command of the server, as typed in a shell; None for the command of the clients.
         flower: the folder of a Flower app, whose processes are run instead of the programs `client` and `server`.
         seed: a seed that replaces the seed of the scenario.
         settings: changes to the scenario, for example `{"network.uplink.access": "ofdma"}`.
-        out: the run folder. None takes `results/NAME/live-SEED`.
-        latency_s: one-way delay in addition to the time on the air, in s. None takes half of `network.transport.rtt_s`,
-            or 0.0005 s if the scenario has no transport.
+        out: the run folder; None for `results/NAME/live-SEED`.
+        latency_s: one-way delay in addition to the time on the air, in s. None stands for half of
+            `network.transport.rtt_s`, or for 0.0005 s if the scenario has no transport.
         queue_byte: capacity of the send queue of a link, in bytes.
-        hold_s: time for which a link still counts as transmitting after its queue has become empty, in s.
-        tcp: TCP congestion control algorithm. None takes the setting of the host.
-        boot_s: maximum wait for the server to listen, or for a Flower app to begin, in s.
-        data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
+        hold_s: time in s for which a link still counts as transmitting after its queue has become empty.
+        tcp: TCP congestion control algorithm; None for the setting of the host.
+        boot_s: maximum wait in s until the server accepts connections, or until a Flower app begins.
+        data_dir: the folder with data sets; None for the value of the environment variable FEDNET_DATA.
         force: True to replace an existing run in the folder, once the new run has ended.
 
     Raises:
-        ScenarioError: a part of the scenario cannot be run live.
+        ScenarioError: the scenario has settings that are not possible in a live run.
         FednetError: this machine lacks a requirement, or a command is invalid.
         AppFailed: a program has ended with an error.
         DataError: the folder cannot be used.

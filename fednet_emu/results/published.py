@@ -29,19 +29,19 @@ _NOISE = 1e-9
 
 
 class Sources(NamedTuple):
-    """Folders with the inputs of a comparison: the user's clone of a repository, and the data folder.
+    """Folders with the inputs of a comparison: the user's clone of a paper's repository, and the data folder.
 
-    If the data folder is None, the environment variable FEDNET_DATA names it.
+    If the data folder is None, the value of the environment variable FEDNET_DATA is used.
     """
 
     clone: Path | None = None
     data_dir: Path | None = None
 
     def need(self, repository: str) -> Path:
-        """Return the folder of the clone.
+        """Return the folder with the user's clone of the GitHub repository `repository` (`owner/name`).
 
         Raises:
-            FednetError: no clone of the repository is given.
+            FednetError: the user has not given the folder.
         """
         if self.clone is None or not self.clone.is_dir():
             what = f"needs a clone of https://github.com/{repository}, whose files have no licence, got {self.clone}"
@@ -73,7 +73,7 @@ def folder() -> Path:
 
 
 def program(paper: str) -> ModuleType:
-    """Import the program of a paper, and return it as a module."""
+    """Import the program that computes our numbers for a paper, and return it as a module."""
     path = folder() / f"{paper.replace('-', '_')}.py"
     name = f"fednet_paper_{path.stem}"
     if name not in sys.modules:
@@ -86,7 +86,7 @@ def program(paper: str) -> ModuleType:
 
 
 def _row(row: Mapping[Any, str], values: Mapping[str, float]) -> tuple[str, ...]:
-    """Return a row of the table of a paper. `check` in `row` is the rule that compares the two numbers."""
+    """Return a row of the table of a paper, which compares a published number (in `row`) with ours (in `values`)."""
     ours = values[row["key"]]
     difference, verdict = judged(row["check"], row["published"], ours, row["tolerance"])
     setting = f"{row['setting']} ({row['unit']})" if row["unit"] else row["setting"]
@@ -95,12 +95,12 @@ def _row(row: Mapping[Any, str], values: Mapping[str, float]) -> tuple[str, ...]
 
 
 def judged(check: str, published: str, ours: float, tolerance: str) -> tuple[str, str]:
-    """Compare a published number with ours. Return their difference as text, and the verdict.
+    """Compare a published number with ours, and return their difference as text and the verdict.
 
     Args:
-        check: the rule of comparison. `within` compares our number with the published number by their absolute
-            difference, `relative` by their relative difference. `at most` and `at least` compare our number with
-            `tolerance`. With any other rule, the numbers are not comparable.
+        check: the rule of comparison. `within` limits the absolute difference of the two numbers to the tolerance, and
+            `relative` limits the relative difference. `at most` and `at least` compare our number with `tolerance`. If
+            the rule has another name, the numbers are not comparable.
         published: the published number, or a description in words.
         ours: our number.
         tolerance: the tolerance, as text.
@@ -118,7 +118,7 @@ def judged(check: str, published: str, ours: float, tolerance: str) -> tuple[str
 def number(value: float) -> str:
     """Return a number as text with five significant digits.
 
-    Smaller numbers than 1e-9 become `below 1e-9`, because their values depend on the host.
+    If its absolute value is below 1e-9 and not zero, the text is `below 1e-9`, because the value depends on the host.
     """
     if math.isnan(value):
         return "none"
@@ -130,10 +130,10 @@ def number(value: float) -> str:
 def write_compared(paper: str, sources: Sources, out: Path) -> tuple[Path, pd.DataFrame]:
     """Write the table of a paper to the file `out/published/PAPER.csv`.
 
-    The file `counts.csv` in the same folder is updated; it summarises all tables there.
+    The file `counts.csv` in the same folder, which counts the verdicts in all tables, is updated.
 
     Returns:
-        The file of the paper, and the table of the paper.
+        The path of the written file, and the table.
     """
     table = compared(paper, sources)
     path = out / "published" / f"{paper}.csv"
@@ -145,7 +145,7 @@ def write_compared(paper: str, sources: Sources, out: Path) -> tuple[Path, pd.Da
 
 
 def counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return the number of rows with each verdict, for each paper."""
+    """Return a table with the number of comparisons with each verdict, with one row for each paper."""
     rows: list[dict[str, Any]] = [
         {"paper": paper, **{verdict: int((table["verdict"] == verdict).sum()) for verdict in VERDICTS}}
         for paper, table in tables.items()

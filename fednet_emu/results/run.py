@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 PAGE = "report.html"
 """Default file name of a report page, in the folder of its run or study."""
 DATA_FIGURES = ("data", "data-test")
-"""Names of the figures that show the data split. These figures need no run."""
+"""Names of the figures that show the distribution of samples over devices, which need only a scenario and no run."""
 
 
 class Timeline(TypedDict, total=False):
@@ -47,7 +47,7 @@ class Timeline(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Run(RunRecords):
-    """The results of a run: its summary, its tables and its model, in memory or in a run folder.
+    """The results of a run: its summary, its tables and its model. They are in memory or in a run folder.
 
     Tables are pandas data frames with times in seconds, sizes in bits and energies in joules. Each access reads the
     table again and returns a new frame, which the caller may change. The entries of the summary, except tables, are
@@ -89,7 +89,7 @@ class Run(RunRecords):
 
     @property
     def verdict(self) -> str:
-        """A sentence that states whether the records obey the conservation laws, and which laws are broken."""
+        """A sentence that states whether the records obey the conservation laws, and which laws are violated."""
         broken = self.summary["broken_laws"]
         problems = "; ".join(f"{law}: {problem}" for law, problem in broken.items())
         return f"records are not consistent: {problems}" if broken else "all records consistent"
@@ -123,15 +123,15 @@ class Run(RunRecords):
     def device_evaluations(self) -> pd.DataFrame:
         """One row for each device and evaluation.
 
-        The table exists only with the setting `evaluation.per_device: true`.
+        The table is empty unless `evaluation.per_device` is set, or a Flower app reports scores of clients.
         """
         return self.table("device_evaluations")
 
     @property
     def energies(self) -> pd.DataFrame:
-        """One row per device, with its energy for computing, sending, receiving and idling.
+        """One row for each device, with its energies in J for computing, sending and receiving and its idle energy.
 
-        The last row is for base stations.
+        The last row is for all base stations together.
         """
         return self.table("energies")
 
@@ -194,8 +194,8 @@ class Run(RunRecords):
                 split of training and test samples.
             against: the cost on the horizontal axis if `what` is a score: `time`, `bits`, `energy` or `rounds`.
             timeline: settings of the timeline. `from_s` and `until_s` are its window in simulated seconds (by default
-                the first three rounds), `devices` the shown devices (by default all), and `sort` their order: `device`,
-                `waiting`, `computing`, `busy` or `lost`.
+                the first three rounds), `devices` are the shown devices (by default all), and `sort` is the order of
+                the devices: `device`, `waiting`, `computing`, `busy` or `lost`.
 
         Raises:
             FednetError: the figure does not exist, or the run did not measure the quantity.
@@ -217,17 +217,17 @@ class Run(RunRecords):
     ) -> Path:
         """Write the run as a Perfetto trace, a zoomable and searchable timeline for ui.perfetto.dev.
 
-        The trace has one process per cell. Each device has a track with its downlinks, computations, waits and uplinks,
-        which are grouped into turns. The radio medium of a cell has tracks and counters. Rounds, scores and energy have
-        tracks for the whole run. Flows (arrows) lead from the broadcast of a model to the training with this model, and
-        on to the model average. Each device is shown in its initial cell. Slices that overlap the window are written in
-        full, and counters include all devices.
+        The trace has one process per cell. Each device has a track with its downlinks, computations, waits and uplinks.
+        Activities that follow each other without a gap are grouped. The radio medium of a cell has tracks and counters.
+        Rounds, scores and energy have tracks for the whole run. Flows (arrows) lead from the broadcast of a model to
+        the training with this model, and on to the model average. Each device is shown in its initial cell. Activities
+        that overlap the window are written in full, and counters include all devices.
 
         Args:
             path: the file. The usual suffix is `.pftrace`.
             from_s: start of the window in simulated seconds; None for the start of the run.
             until_s: end of the window in simulated seconds; None for the end of the run.
-            devices: the devices whose slices are written; None for all devices.
+            devices: the devices whose activities are written; None for all devices.
             progress: True to show progress, False to hide it; None shows progress only in a terminal or a notebook.
 
         Returns:
@@ -253,12 +253,12 @@ class Run(RunRecords):
         """Return the critical paths of the rounds, and the time that remedies would save.
 
         The critical path of a round is the chain of transfers, computations, waits and backhaul messages that
-        determines the end of the round. The parts of the path add up to the duration of the round. A remedy is a change
-        to settings. Its effect is found by replaying the run without training, with the same random numbers, until as
-        many updates have arrived as in the run.
+        determines the end of the round. The durations of its parts add up to the duration of the round. A remedy is a
+        change to settings that may shorten the run. To find its effect, the run is replayed with this change, without
+        training and with the same random numbers, until as many updates have arrived as in the run.
 
         Args:
-            replay: True to replay the run with remedies, which needs the scenario of the run and some host time.
+            replay: True to replay the run with remedies, which requires the scenario of the run and some host time.
 
         Raises:
             DataError: the run has no rounds, or a table of the run is missing or unreadable.
@@ -274,7 +274,7 @@ class Run(RunRecords):
         return bibtex([self.scenario])
 
     def report(self, path: str | Path | None = None) -> Path:
-        """Write the page of the run: a single HTML file for any browser, without network access.
+        """Write the page of the run, a single HTML file that any browser can show without network access.
 
         Args:
             path: the file; None for `report.html` in the run folder.
@@ -310,7 +310,7 @@ class Run(RunRecords):
 
 
 def opened(runs: Sequence[Run | str | Path], labels: Sequence[str] = ()) -> list[RunRecords]:
-    """Return the records of `runs`, which are run objects or folders. If `labels` are given, they replace the names.
+    """Return the records of several runs, each given as an object or folder. If `labels` are given, they are the names.
 
     Raises:
         FednetError: the number of labels differs from the number of runs.

@@ -56,23 +56,23 @@ def run(
         out: the run folder, which gets the same content as from `fednet run`. An unfinished run of the same scenario in
             the folder is continued. None keeps all results in memory.
         algorithm: an algorithm object that replaces the algorithm of the scenario, or the name of another kind, such as
-            `"fedprox"`. With a name, the settings that both kinds have are kept.
+            `"fedprox"`. If a name is given, the settings that exist for both kinds are kept.
         model: a model that replaces the model of the scenario. It can be a component, the name of another kind, a
             `torch.nn.Module` with the initial parameters, or a function or class that creates a model. In the last
-            case, the seed determines the initial parameters, and the function is called with `input_shape` and
-            `outputs` if it has such parameters.
+            case, the seed determines the initial parameters. If the function has parameters `input_shape` or `outputs`,
+            these are passed.
         data: samples that replace the data of the scenario, or another kind of data set.
-        data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
+        data_dir: the folder with data sets; None for the value of the environment variable FEDNET_DATA.
         timing_only: True to omit training; time, bits and energy stay the same.
         force: True to replace an existing run in the folder, once the new run has ended.
         track: `tensorboard`, `mlflow`, `wandb`, or objects with the three methods of a tracker.
         progress: True to show progress, False to hide it; None shows progress only in a terminal or a notebook.
 
     Warns:
-        ScenarioWarning: a part of the scenario is suspicious, for example devices that are out of reach.
+        ScenarioWarning: a setting of the scenario is suspicious, for example because devices are out of range.
 
     Raises:
-        ScenarioError: lists every problem of the scenario with its place.
+        ScenarioError: the scenario is invalid. The error lists every problem with its location.
         FednetError: a tracker does not exist, or the library of a tracker is not installed.
         DataError: data are missing, or the folder cannot be used.
         Deadlock: the algorithm waits for an event that can never happen.
@@ -137,27 +137,27 @@ def sweep(
 
     Args:
         study: a scenario, as for `run`, whose settings are varied by the grid; or the name or path of a study file.
-        grid: the axes of the grid; all combinations of their levels are run. An axis is a list for one key, named
-            variants, or lists that vary together.
+        grid: the axes of the grid. All combinations of their levels are run. An axis is a list of values for one key, a
+            mapping with named variants, or several lists whose values vary together.
         seeds: the number of seeds, counted from 0, or a list of seeds; by default 5 for a scenario.
         settings: settings of every run; the grid overrides these settings.
         target: the target of the runs, `{"accuracy": 0.9}` or `{"loss": 0.1}`.
         workers: number of simultaneous runs, each in its own process; by default one per core.
         out: the folder of the study, which gets the same content as from `fednet sweep`. Finished runs in the folder
-            are not repeated. None leaves no folder.
+            are not repeated. If it is None, the results are in a temporary folder.
         algorithm: as for `run`. An object whose class is defined in a notebook or script cannot be sent to other
-            processes, so its runs are executed in this process one after another.
+            processes. The runs are then executed in this process one after another.
         model: as for `run`.
         data: as for `run`.
-        data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
+        data_dir: the folder with data sets; None for the value of the environment variable FEDNET_DATA.
         timing_only: True to omit training.
         ray: True to start a Ray cluster here and run the study on it, or the address of a Ray cluster.
-        track: `tensorboard`, `mlflow`, `wandb`, or import paths of trackers; each run is a run of the tracker, in a
-            group with the name of the study.
+        track: `tensorboard`, `mlflow`, `wandb`, or import paths of trackers. Each run of the study is a run of the
+            tracker, in a group with the name of the study.
         progress: True to show progress, False to hide it; None shows progress only in a terminal or a notebook.
 
     Raises:
-        ScenarioError: lists every problem of the study and of its scenarios.
+        ScenarioError: the study or one of its scenarios is invalid. The error lists every problem.
         DataError: the folder has other content, or another sweep or search writes to the folder.
     """
     meant = study_of("sweep", study, grid, {"grid": grid, "seeds": seeds, "target": target})
@@ -173,10 +173,10 @@ def sweep(
 
 
 def study_of(command: str, study: ScenarioLike, varied: Mapping[str, Any] | None, keys: Mapping[str, Any]) -> StudyFile:
-    """Return the study in a study file, or a new study that varies a scenario. `keys` are the keys of the new study.
+    """Return the study that a study file describes, or a new study that varies a scenario with the given `keys`.
 
     Raises:
-        ScenarioError: lists every problem of the study, or of its base scenario.
+        ScenarioError: the study or its base scenario is invalid. The error lists every problem.
         FednetError: keys are given for a study file, or a search has no search space.
     """
     found = opened(study) if isinstance(study, str | Path) and varied is None else study
@@ -201,7 +201,7 @@ def swept(
     track: str | Iterable[str] = (),
     progress: bool | None = None,
 ) -> Study:
-    """Execute the unfinished runs of a study, and open the study."""
+    """Execute the unfinished runs of a study in the folder `out`, and return the results of the study."""
     names, folder = _prepared(track, out)
     with sweep_shown(progress) as show:
         ended = run_sweep(runs, folder, runner, data_dir=data_dir, track=names, on_event=show)
@@ -244,12 +244,12 @@ def search(
     Settings are proposed by Optuna's TPE (tree-structured Parzen estimator) and tried with two seeds. Settings are
     dropped if a run without training shows that they exceed a limit. A run is ended at twice the cost of the best
     setting so far. The best settings are then run with further seeds, one seed at a time, and settings that prove not
-    to be the best are dropped. The result does not depend on the number of workers, and an interrupted search is
-    continued.
+    to be the best are dropped. The result does not depend on the number of workers. An interrupted search is continued
+    if it is started again with the same folder.
 
     Args:
-        study: a study file with the key `search`, by path or name; or a scenario, as for `run`, with a space.
-        space: the varied settings, as under `search.space` of a study file.
+        study: a study file with the key `search`, by path or name; or a scenario, as for `run`, if `space` is given.
+        space: the varied settings and their ranges, in the form of the key `search.space` of a study file.
         minimise: one or several of the costs to reach the target: `time`, `bits`, `energy`, `device-energy`, `rounds`.
         maximise: `accuracy` to search for the highest accuracy within the limits instead of the lowest cost.
         within: upper limits of the costs of a run, for example `{"energy": 4}` in joules.
@@ -258,15 +258,16 @@ def search(
         trials: number of settings to try.
         settings: settings of every run.
         workers: number of simultaneous runs, each in its own process; by default one per core.
-        out: the folder of the search; None leaves no folder.
-        data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
+        out: the folder of the search. If it is None, the results are in a temporary folder.
+        data_dir: the folder with data sets; None for the value of the environment variable FEDNET_DATA.
         timing_only: True to omit training.
         ray: True to start a Ray cluster here and run the search on it, or the address of a Ray cluster.
         track: as for `sweep`.
         progress: True to show progress, False to hide it; None shows progress only in a terminal or a notebook.
 
     Raises:
-        ScenarioError: lists every problem of the study, of its space, and of the scenarios at the limits of the space.
+        ScenarioError: the study, its search space or a scenario at the limits of the space is invalid. The error lists
+            every problem.
         FednetError: Optuna is not installed, or the arguments contradict each other.
         DataError: the folder has other content, or another search writes to the folder.
     """

@@ -30,10 +30,7 @@ SHOWN = ("accuracy", "loss", "simulated_s", "total_bit", "energy_j")
 
 
 class Failure(NamedTuple):
-    """A failed cell of a study.
-
-    `label` states its levels and seed, and `replay` is the command that repeats only this cell.
-    """
+    """A failed run of a study. `label` contains its levels and seed, and `replay` is the command that repeats it."""
 
     label: str
     reason: str
@@ -41,7 +38,7 @@ class Failure(NamedTuple):
 
 
 class Home:
-    """The folder of results. A temporary folder is deleted together with the last object that reads from it."""
+    """A folder of results. A temporary folder is deleted when no object refers to it any more."""
 
     def __init__(self, path: Path, *, temporary: bool = False) -> None:
         self.path, self.temporary = path, temporary
@@ -67,15 +64,15 @@ class Ranking(RankedSettings):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Study(StudyRecords):
-    """The results of a sweep: a table with one row for each cell, all evaluations, comparisons and figures.
+    """The results of a sweep: a table with one row for each cell (run), all evaluations, comparisons and figures.
 
     A study is a sequence of its finished runs: `len(study)`, `study[0]`, `for run in study`. Selecting levels returns a
-    part, which is also a study: `study["network.uplink.access=tdma"]`, `study[{"devices.count": 20}]`.
+    subset, which is also a study: `study["network.uplink.access=tdma"]`, `study[{"devices.count": 20}]`.
 
     Attributes:
-        home: the folder that contains the cells.
-        failures: the cells that failed in this sweep.
-        is_part: True if the object contains only a part of the study in `home`.
+        home: the folder that contains the cells (runs).
+        failures: the runs that failed in this sweep.
+        is_part: True if the object contains only a subset of the study in `home`.
     """
 
     home: Home
@@ -89,12 +86,12 @@ class Study(StudyRecords):
 
     @classmethod
     def at(cls, home: Home, failures: Sequence[Failure] = ()) -> Self:
-        """Open the study in a folder. Other objects may use the same folder."""
+        """Open the study in the folder `home`, which several objects can share."""
         return cls(**vars(StudyRecords.opened(home.path)), home=home, failures=tuple(failures))
 
     @property
     def folder(self) -> Path | None:
-        """The folder of the study. None if the folder is temporary, or if the object is a part of a study."""
+        """The folder of the study. None if the folder is temporary, or if the object is only a subset of a study."""
         return None if self.home.temporary or self.is_part else self.home.path
 
     @override
@@ -112,7 +109,7 @@ class Study(StudyRecords):
     @overload
     def __getitem__(self, which: Condition) -> Study: ...
     def __getitem__(self, which: int | Condition) -> Run | Study:
-        """Return the run in a row of `cells`, or the part of the study with the given levels.
+        """Return the run with the given index (row of `cells`), or the subset of the study with the given levels.
 
         Raises:
             IndexError: the row does not exist.
@@ -125,14 +122,14 @@ class Study(StudyRecords):
         return Run.opened(self.home.path / "cells" / str(self.cells["cell"].iloc[which]))
 
     def run(self, seed: int | None = None, **levels: Any) -> Run:
-        """Return the run of one cell.
+        """Return the run with the given seed and levels.
 
         Args:
             seed: the seed; may be omitted if there is only one seed.
             levels: the level of each axis, by the name of the axis; an axis with only one level may be omitted.
 
         Raises:
-            FednetError: no cell, or more than one cell, has this seed and these levels.
+            FednetError: no run, or more than one run, has this seed and these levels.
         """
         rows = self.where(conditions(levels, self.name)).cells
         if seed is not None:
@@ -152,8 +149,8 @@ class Study(StudyRecords):
     ) -> Comparison:
         """Compare two settings by the differences between their runs with the same seed.
 
-        With six or more seeds, differences have 95 % intervals. Both settings have to be chosen before the runs. To
-        find which of all settings may be the best, see `best`.
+        If there are at least six seeds, differences have 95 % intervals. The test is valid only if the two settings are
+        chosen before their results are known. To find which of all settings may be the best, use `best`.
 
         Args:
             first: the setting A: `axis=level`, several of these separated by commas, or a mapping from axes to levels.
@@ -179,9 +176,10 @@ class Study(StudyRecords):
         """Rank the settings by the cost to reach the target, and name the settings that may be the best.
 
         If one of two runs with the same seed ended without reaching the target, the runs are compared up to this end.
-        The cost of a run that diverged or exceeded a limit is the limit of the compared cost, or else the highest cost
-        of any run. The settings that are not the best are found by a permutation test, which exchanges costs within
-        seeds and accounts for the number of settings. Settings whose runs do not allow a comparison are not ranked.
+        The cost of a run that diverged or exceeded a limit is the limit of the compared cost. If there is no such
+        limit, it is the highest cost of any run. Settings that are not the best are found by a permutation test, which
+        exchanges costs within seeds and accounts for the number of settings. Settings whose runs do not allow a
+        comparison are not ranked.
 
         Args:
             accuracy: a target accuracy that replaces the study's target.
@@ -253,14 +251,14 @@ class Study(StudyRecords):
     ) -> dict[str, Figure]:
         """Plot all figures of the study, and return the figures by name. See `plot` for the arguments.
 
-        If `against` is given, only the figure of the metric against this cost is plotted.
+        If `against` is given, only the figure with the metric against this cost is plotted.
         """
         from fednet_emu.draw.figures.study_figures import study_figures
 
         return study_figures(self, metric=metric, against=against, panels=panels, rename=rename)
 
     def report(self, path: str | Path | None = None) -> Path:
-        """Write the page of the study: a single HTML file for any browser, without network access.
+        """Write the page of the study, a single HTML file that any browser can show without network access.
 
         The page has learning curves with bands over seeds, costs to reach the target, paired differences in words,
         Pareto fronts, and tables.

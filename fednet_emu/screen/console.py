@@ -1,4 +1,4 @@
-"""A console that prints text verbatim, so that text from a scenario is not read as markup or control characters."""
+"""A console that prints text verbatim, so that scenarios cannot insert markup or control characters."""
 
 from __future__ import annotations
 

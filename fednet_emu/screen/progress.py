@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 class Bar(NamedTuple):
-    """A display of progress."""
+    """A display of progress, which may be a progress bar, a table, or lines of text."""
 
     every_s: float
     """Minimum time between two updates, in seconds of host time."""
     show: Callable[[str, float, Table | None], None]
-    """Function that shows a line of text and the completed share (0 to 1), or only the table if the display supports
-    tables."""
+    """Function that shows a line of text and the completed fraction (0 to 1). If a table is given and the display
+    supports tables, only the table is shown."""
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def bar(progress: bool | None, *, as_table: bool = False) -> Iterator[Bar | None
     """Context manager that provides a display in a terminal, in a notebook, or as text, and removes it at the end.
 
     Args:
-        progress: True to show progress, False to hide it; None shows progress only in a terminal or a notebook.
+        progress: True to show progress; False to provide None; None to show it only in a terminal or a notebook.
         as_table: True if a terminal shows a table instead of a bar.
     """
     console = PlainConsole(stderr=True)
@@ -75,11 +75,10 @@ def bar(progress: bool | None, *, as_table: bool = False) -> Iterator[Bar | None
 
 @contextmanager
 def _now_and_then(progress: bool | None) -> Iterator[Callable[[Callable[[], tuple[str, float]]], None] | None]:
-    """Context manager that provides a function, which updates a display if an update is due.
+    """Context manager that provides a function for updates of a display, or None if nothing is displayed.
 
-    The value is None if nothing is displayed.
-
-    The argument of this function is a function that returns the text and the completed share.
+    The argument of the provided function is a function that returns the text and the completed fraction. It is called
+    only if the minimum time since the last update has passed.
     """
     shown_s = time.monotonic()
     with bar(progress) as display:
@@ -96,13 +95,13 @@ def _now_and_then(progress: bool | None) -> Iterator[Callable[[Callable[[], tupl
 
 @contextmanager
 def run_shown(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federation], None] | None]:
-    """Context manager with an observer that shows the progress of a run at the end of each round.
+    """Context manager that provides an observer of a run, which shows its progress at the end of each round.
 
-    The value is None if nothing is displayed.
+    It provides None if nothing is displayed.
 
     Args:
         stop: the conditions that end the run.
-        progress: True to show progress, False to hide it; see `bar`.
+        progress: True to show progress, False to hide it; None shows progress only in a terminal or a notebook.
     """
     begun: list[tuple[float, float]] = []  # host time and completed share at the first update, after data were read
 
@@ -122,9 +121,9 @@ def run_shown(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federatio
 
 
 def _run_state(fed: Federation, stop: Stop) -> tuple[str, float]:
-    """Return the round, simulated time, bits and accuracy as text, and the completed share of the run.
+    """Return the round, simulated time, bits and accuracy as text, and the completed fraction (0 to 1) of the run.
 
-    The completed share refers to the stop condition that is closest to being met.
+    The fraction refers to the stop condition that is closest to being met.
     """
     accuracy = "" if fed.accuracy is None else f"  accuracy {fed.accuracy:.3f}"
     sent_bit, now_s = sum(fed.ledger.sent_bit), fed.clock.now_s
@@ -142,9 +141,9 @@ def _run_state(fed: Federation, stop: Stop) -> tuple[str, float]:
 
 @contextmanager
 def trace_shown(end_ns: float, progress: bool | None) -> Iterator[Callable[[int, int], None] | None]:
-    """Context manager with a function that shows the progress of a trace, or None if nothing is displayed.
+    """Context manager that provides a function to show the progress of writing a trace, or None if nothing is shown.
 
-    The arguments of the function are the processed simulated time in ns and the number of slices.
+    The arguments of the function are the processed simulated time in ns and the number of activities in the trace.
     """
     with _now_and_then(progress) as show:
 
@@ -157,12 +156,12 @@ def trace_shown(end_ns: float, progress: bool | None) -> Iterator[Callable[[int,
 # ---- sweeps ----------------------------------------------------------------------------------------------------------
 
 MOST_NAMED = 8
-"""Maximum number of running cells, and maximum number of failed cells, that the table lists."""
+"""Maximum number of active runs of a sweep, and maximum number of failed runs, that the table lists."""
 
 
 @contextmanager
 def sweep_shown(progress: bool | None) -> Iterator[Callable[[Sweep], None]]:
-    """Context manager that displays a sweep as a live table in a terminal, and elsewhere as a line for each ended run.
+    """Context manager that shows a sweep as a live table in a terminal, or elsewhere as one line for each ended run.
 
     Inside the `with` block, a termination request (SIGTERM) acts as an interrupt, so that runs write their records.
     """

@@ -44,12 +44,13 @@ SHARES = LinearSegmentedColormap.from_list("shares", ["white", LIGHT, BLUE, "#00
 def split_figures(split: DataSplit) -> dict[str, Figure]:
     """Plot the distribution of samples over devices.
 
-    The figure `data` shows training samples. The figure `data-test` shows test samples, if devices have them.
+    The figure `data` shows training samples. The figure `data-test` shows test samples; it exists only if devices have
+    test samples.
 
     The upper plot shows the number of samples per device. The lower plot shows labels or targets. For up to 40 devices,
     the area of a bubble is proportional to the number of a device's samples with a label. For more devices, the shade
-    of a field shows the label's share of the device's samples. Regression targets are shown as their median, with their
-    50 % and 90 % ranges. With more than 40 devices, devices with similar training samples are adjacent in both figures.
+    of a field is the fraction of the device's samples that have the label, and devices with similar training samples
+    are adjacent in both figures. Regression targets are shown as their median with their 50 % and 90 % ranges.
     """
     order = split.train.order() if len(split.train.sizes) > MOST_BUBBLES else np.arange(len(split.train.sizes))
     drawn: dict[str, Figure] = {"data": _figure(split.train, order, "train")}
@@ -154,6 +155,6 @@ def _name_labels(axes: Axes, labels: int) -> None:
 
 
 def _round_down(number: int) -> int:
-    """Return the largest of 1, 2, 5, 10, 20, ... that is at most `number`, which is positive."""
+    """Return the largest of the numbers 1, 2, 5, 10, 20, 50, ... that is at most `number`, a positive integer."""
     power: int = 10 ** (len(str(number)) - 1)
     return max(step * power for step in (1, 2, 5) if step * power <= number)

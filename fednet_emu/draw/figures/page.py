@@ -48,9 +48,8 @@ def fit_to_page(figure: Figure, size: str | None = None, title: str | None = Non
 def numbers_of(figure: Figure) -> pd.DataFrame:
     """Return the plotted numbers of a figure as a table.
 
-    If the figure does not bring its own table, the table has one row for each point of each line.
-
-    Its columns are `panel` (title or vertical axis of the panel), `series` (label of the line), and the two
+    This is the table `numbers` of the figure if it has one. Otherwise the table has one row for each point of each
+    line. Its columns are then `panel` (title or vertical axis of the panel), `series` (label of the line), and the two
     coordinates. The coordinates are named like the axes, or `x` and `y` if panels have different axes.
     """
     if isinstance(figure, PaperFigure) and figure.numbers is not None:
@@ -73,7 +72,7 @@ def numbers_of(figure: Figure) -> pd.DataFrame:
 
 
 def latex_text(numbers: pd.DataFrame) -> str:
-    r"""Return a table of numbers as a LaTeX table for the package booktabs, with dashes for unknown numbers.
+    r"""Return a table of numbers as a LaTeX table for the package booktabs. Unknown numbers (NaN) become dashes.
 
     A mean and its interval share one column, as `mean \pm half width`, or `mean (low to high)` for an asymmetric
     interval.
@@ -111,7 +110,10 @@ def _digits(value: float) -> str:
 
 
 def _with_intervals(numbers: pd.DataFrame) -> pd.DataFrame:
-    """Merge each mean and its interval into one column. The mean must precede the lower limit."""
+    """Return a table in which each mean and its interval are merged into one column of text.
+
+    The column of the mean must directly precede the column of the lower limit.
+    """
     names, table = list(map(str, numbers.columns)), numbers.copy()
     for place, low in enumerate(names):
         high = re.sub(r"low(?=$| \()", "high", low)

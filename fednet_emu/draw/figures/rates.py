@@ -28,7 +28,7 @@ REACHED_BPS = 1e6
 
 @dataclass(frozen=True)
 class RateCurve:
-    """Quantiles of the uplink rate over distance; all arrays have the shape [distances].
+    """Quantiles of the uplink rate as functions of the distance; all arrays have the shape [distances].
 
     Attributes:
         distance_m: distances in metres.
@@ -46,10 +46,9 @@ class RateCurve:
 def rate_figure(curves: Mapping[str, RateCurve]) -> Figure:
     """Plot the median rate of each environment over distance.
 
-    A single environment also has a band from the 10 % to the 90 % quantile.
-
-    More than four environments are split into panels of at most four lines. Environments are sorted by their largest
-    distance with a median rate of 1 Mbit/s, longest first. All panels have the same axes, and each has its own legend.
+    If there is a single environment, a band from the 10 % to the 90 % quantile is added. If there are more than four
+    environments, they are divided into panels of at most four lines. Environments are sorted by the largest distance at
+    which the median rate is 1 Mbit/s, longest first. All panels have the same axes, and each panel has its own legend.
     """
     with paper_style():
         if len(curves) <= MANY:
@@ -73,7 +72,7 @@ def rate_figure(curves: Mapping[str, RateCurve]) -> Figure:
 
 
 def _reach_m(curve: RateCurve) -> float:
-    """Return the largest distance with a median rate of 1 Mbit/s, in metres; 0 if there is none."""
+    """Return the largest distance in m at which the median rate is at least 1 Mbit/s; 0 if there is none."""
     reached = curve.distance_m[np.nan_to_num(curve.median_bps) >= REACHED_BPS]
     return float(reached.max()) if len(reached) else 0.0
 

@@ -51,7 +51,7 @@ SHARES = ("accuracy", "worst_accuracy", "attack_success")
 ROUND_COLUMNS = ("started_s", "ended_s")
 
 Labelled = Sequence[tuple[str, pd.DataFrame]]
-"""Pairs of a run's label and one table of the run. The position of a run in the sequence determines its line style."""
+"""Pairs of the label of a run and one table of the run. The position of the pair determines the line style."""
 
 
 def progress_figures(evaluations: Labelled, target: float | None = None) -> dict[str, Figure]:
@@ -100,7 +100,7 @@ def latency_figure(rounds: Labelled) -> Figure | None:
 
 
 def progress_figure(curves: Labelled, measure: str, cost: Cost, title: str = "", target: float | None = None) -> Figure:
-    """Plot a score against a cost, one line per run. Several lines are distinguished by markers.
+    """Plot a score against a cost, with one line for each run. If there are several lines, they have markers.
 
     Args:
         curves: the evaluations of each run.
@@ -272,7 +272,7 @@ def _settings(formats: Sequence[str]) -> dict[str, Any]:
 
 
 class _Recorded(NamedTuple):
-    """The tables of one run that its timeline shows."""
+    """The tables of a run that are needed for its timeline."""
 
     transfers: pd.DataFrame
     receptions: pd.DataFrame
@@ -325,7 +325,10 @@ def _target(runs: Sequence[RunRecords]) -> float | None:
 
 
 def _save_one(figure: Figure, path: Path, picture: str) -> list[Path]:
-    """Write a figure to a file, and return all written files. The images inside a PGF figure have separate files."""
+    """Write a figure to a file, and return the paths of all written files.
+
+    A PGF figure that contains images results in several files, because each image has its own file.
+    """
     with TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as unfinished:
         target = Path(unfinished, path.name)
         if picture == "pgf":

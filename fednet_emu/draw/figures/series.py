@@ -1,4 +1,4 @@
-"""Figures and animations of the series that algorithms and batteries record."""
+"""Figures and animations of series, which are additional tables that algorithms and batteries record."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ from fednet_emu.draw.style import (
 )
 
 Tables = Sequence[tuple[str, pd.DataFrame]]
-"""The tables of one recorded series, one table per run, each with the label of its run."""
+"""Pairs of the label of a run and the table of one recorded series of the run."""
 
 SNAPSHOTS = 4
-"""Number of heat maps per run: for the first and the last recorded round, and for evenly spaced rounds between them."""
+"""Number of heat maps for each run. They show the first, the last and evenly spaced recorded rounds between these."""
 TIED = 0.5
 RESOLUTION_DPI = 150
 
 
 def weights_figure(weights: Tables) -> Figure:
-    """Plot the weights of all pairs of devices in some rounds, one row of heat maps per run.
+    """Plot the weights of all pairs of devices in up to four rounds, as one row of heat maps for each run.
 
     Args:
-        weights: label and series `weights` of each run, with the columns round, i, j and weight. Each pair of devices
-            has one row per recorded round.
+        weights: label and series `weights` of each run, with the columns round, i, j and weight. The series has one row
+            for each pair (i, j) of devices and each recorded round.
     """
     panel_in = WIDTH_IN / SNAPSHOTS
     figure = new_figure(len(weights) * (panel_in + 0.25) + 0.3)
@@ -74,12 +74,7 @@ def weights_figure(weights: Tables) -> Figure:
 
 
 def write_weights_animation(weights: pd.DataFrame, path: Path) -> None:
-    """Write an animated GIF of the weights, one frame per recorded round.
-
-    Args:
-        weights: series `weights` of one run.
-        path: the GIF file, whose name ends in .gif.
-    """
+    """Write an animated GIF of the series `weights` of one run, with one frame for each recorded round."""
     rounds, matrices = weight_matrices(weights)
     with paper_style():
         figure = new_figure(WIDTH_IN)
@@ -120,9 +115,10 @@ PANEL_IN, SPAN = 1.7, 10.0
 
 
 def cycle_figure(tables: Tables) -> Figure:
-    """Plot the mean cycle time against the number of groups, one line per grouping and access scheme.
+    """Plot the mean cycle time against the number of groups, with one line for each grouping and access scheme.
 
-    Runs with the same grouping, access scheme and number of groups are averaged, such as runs that differ in the seed.
+    A cycle is a sequence of turns in which each group of devices has one turn. Runs with the same grouping, access
+    scheme and number of groups (for example runs that differ in the seed) are averaged.
     """
     runs = cycle_times([table for _, table in tables])
     unit = axis_unit(float(runs["cycle_s"].max()), LONG_TIMES)
@@ -137,7 +133,10 @@ def cycle_figure(tables: Tables) -> Figure:
 
 
 def bound_figure(tables: Tables) -> Figure:
-    """Plot the excess loss F - F* at the start of each cycle, and its theoretical bound as a dashed line."""
+    """Plot the excess loss F - F* (loss minus its minimum) at the start of each cycle of device groups.
+
+    The theoretical bound of the excess loss is a dashed line.
+    """
     figure = new_figure(CURVE_HEIGHT_IN)
     axes = figure.add_subplot()
     for index, (label, rows) in enumerate(tables):
@@ -160,7 +159,7 @@ def _finished(figure: Figure) -> Figure:
 def groups_figure(view: StudyRecords) -> Figure | None:
     """Plot the cycle time and the time to the target against the number of groups, one line per kind of grouping.
 
-    Each point is one setting of the study, as the mean over seeds with a 95 % interval. Seeds that missed the target
+    Each point is the mean over the seeds of a setting of the study, with a 95 % interval. Runs that missed the target
     are omitted.
 
     Returns:
@@ -218,10 +217,10 @@ LIMIT: dict[str, Any] = {"color": BLACK, "linewidth": 0.5}
 
 
 def connectivity_figure(tables: Tables) -> Figure:
-    """Plot the number of requested uploads over rounds, and below it the connectivity factor.
+    """Plot the number of requested uploads over rounds and, below it, the connectivity factor of device clusters.
 
-    The measured connectivity factor is drawn as a solid line, its theoretical bound as a dotted line, and its upper
-    limit as a horizontal line.
+    The measured connectivity factor is a solid line, its theoretical bound is a dotted line, and the upper limit that
+    is set for it is a horizontal line.
     """
     figure = new_figure(1.7 * CURVE_HEIGHT_IN)
     above, below = figure.subplots(2, 1, sharex=True)
@@ -250,9 +249,9 @@ def connectivity_figure(tables: Tables) -> Figure:
 
 
 def clusters_figure(tables: Tables) -> Figure:
-    """Plot the clusters of the first run in the first, middle and last recorded round.
+    """Plot the clusters of devices in the first, middle and last recorded round of the first run.
 
-    All rounds have the same axes. The axes are in metres if devices are plotted at their positions.
+    All rounds have the same axes. If devices are plotted at their positions, the axes are in metres.
     """
     rows = tables[0][1]
     rounds = rows["round"].unique()
@@ -270,11 +269,9 @@ def clusters_figure(tables: Tables) -> Figure:
 
 
 def write_clusters_animation(rows: pd.DataFrame, path: Path) -> None:
-    """Write the recorded rounds as a looping GIF, one frame per round; all frames have the same axes.
+    """Write the series `d2d_clusters` of one run as a looping GIF, with one frame for each recorded round.
 
-    Args:
-        rows: series `d2d_clusters` of one run.
-        path: the GIF file, whose name ends in .gif.
+    All frames have the same axes.
     """
     with paper_style():
         figure = new_figure(WIDTH_IN)
@@ -292,12 +289,11 @@ def write_clusters_animation(rows: pd.DataFrame, path: Path) -> None:
 
 
 def draw_round(axes: Axes, rows: pd.DataFrame, number: int) -> None:
-    """Plot the devices and links of a round, with one colour per cluster.
+    """Plot the devices and links of a round, with one colour for each cluster.
 
-    Devices that upload are filled circles. One-way links are arrows.
-
-    Devices are plotted at their positions if, over all rounds, links are short compared with the extent of all devices;
-    otherwise each cluster is a circle of devices.
+    Devices that upload are filled circles, and one-way links are arrows. Devices are plotted at their positions if
+    links are short compared with the extent of all devices over all rounds. Otherwise the devices of each cluster are
+    arranged on a circle.
     """
     mine = rows[rows["round"] == number]
     true = true_places(rows)
@@ -349,12 +345,12 @@ def _entries() -> tuple[list[Artist], list[str]]:
 
 
 def one_way(edges: set[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Return the edges whose reverse edge does not exist."""
+    """Return the directed edges whose reverse edge is not in `edges`."""
     return {(j, i) for j, i in edges if (i, j) not in edges}
 
 
 def true_places(rows: pd.DataFrame) -> bool:
-    """Return True if links are short compared with the extent of all devices, over all recorded rounds."""
+    """Return True if, over all recorded rounds, links are short compared with the extent of all device positions."""
     lengths_m, apart_m = [], []
     for _, mine in rows.groupby("round"):
         true, xy_m = _positions(mine)
@@ -365,7 +361,7 @@ def true_places(rows: pd.DataFrame) -> bool:
 
 
 def places_of(rows: pd.DataFrame, *, true: bool) -> dict[int, Array]:
-    """Return the plotted position [2] of each device of a round, by device number."""
+    """Return the plotted position [2] of each device, by number: in m if `true` is set, otherwise on circles."""
     return _positions(rows)[0] if true else circles([list(members) for members in rows["devices"]])
 
 
@@ -386,7 +382,7 @@ def _limits(rows: pd.DataFrame) -> tuple[tuple[float, float], tuple[float, float
 
 
 def circles(clusters: Sequence[Sequence[int]]) -> dict[int, Array]:
-    """Place the devices of each cluster on a circle, and the circles in rows; return the position [2] of each."""
+    """Return a position [2] for each device: devices of a cluster are on a circle, and circles are arranged in rows."""
     columns = int(np.ceil(np.sqrt(len(clusters))))
     places: dict[int, Array] = {}
     for number, members in enumerate(clusters):
@@ -409,14 +405,14 @@ FEDUL_PANELS = {
 INSTANTS = 1000
 """Number of points of each charge curve if there are more than `FEW` batteries."""
 FEW = 8
-"""Maximum number of devices whose lines are labelled. With more devices, lines are thin, and only the median line is
-labelled."""
+"""Maximum number of devices whose lines are labelled. If there are more devices, lines are thin, and only the median
+line is labelled."""
 
 
 def aspire_figure(tables: Tables) -> Figure:
-    """Plot the number of active workers S(t), and below it the number of cutting planes, over simulated time.
+    """Plot the number of active workers, and below it the number of cutting planes, against simulated time.
 
-    A quantity that is constant in all runs has no panel. Its value is written in the label of the time axis.
+    A quantity that is constant in all runs has no panel. Its value is stated in the label of the time axis.
     """
     told = {name: {float(v) for _, table in tables for v in table[name].dropna().unique()} for name in ASPIRE_PANELS}
     varied = [name for name in ASPIRE_PANELS if len(told[name]) > 1] or ["planes"]
@@ -438,7 +434,10 @@ def aspire_figure(tables: Tables) -> Figure:
 
 
 def fedul_figure(tables: Tables) -> Figure:
-    """Plot each recorded quantity against the round, with one panel per quantity and one line per run."""
+    """Plot validation error, surrogate loss and supervised loss of FedUL against the round.
+
+    There is one panel for each quantity, and one line for each run.
+    """
     measures = [name for name in FEDUL_PANELS if any(table[name].notna().any() for _, table in tables)]
     figure = new_figure(max(len(measures), 1) * FEDUL_PANEL_IN)
     panels = figure.subplots(max(len(measures), 1), sharex=True, squeeze=False)[:, 0]
@@ -457,10 +456,7 @@ def fedul_figure(tables: Tables) -> Figure:
 
 
 def charge_figure(tables: Tables) -> Figure:
-    """Plot the charge of each battery over time, one panel per run.
-
-    Between records, charges are interpolated linearly.
-    """
+    """Plot the charge of each battery over time, with one panel for each run. Charges are interpolated linearly."""
     end_s = max(float(rows["simulated_s"].max()) for _, rows in tables)
     max_j = max(float(rows["charge_j"].max()) for _, rows in tables)
     time, energy = axis_unit(end_s, LONG_TIMES), axis_unit(max_j, ENERGIES)
@@ -517,7 +513,7 @@ SERIES_ANIMATIONS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
     "d2d_clusters": write_clusters_animation,
     "weights": write_weights_animation,
 }
-"""Functions that write a series of one run as an animated GIF, by the name of the series."""
+"""Functions that write a recorded series of a run as an animated GIF, by the name of the series."""
 
 
 def series_figures(
@@ -539,7 +535,7 @@ def series_figures(
 def save_animations(runs: Sequence[RunRecords], folder: Path) -> list[Path]:
     """Write an animated GIF of each series in `SERIES_ANIMATIONS`, and return the files.
 
-    With several runs, each file name ends with the position of the run, counted from 1.
+    If there are several runs, each file name ends with the position of the run, counted from 1.
 
     Raises:
         DataError: a table of a run is unreadable.

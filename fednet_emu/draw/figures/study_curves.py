@@ -35,11 +35,11 @@ from fednet_emu.draw.style import (
 from fednet_emu.errors import FednetError, did_you_mean
 
 POINTS, MARKERS, SETTLED = 200, 5, 6
-"""Number of points of a line, number of markers of a line, and a divisor n. The first 1/n of a line's points count as
-the start of the line."""
+"""`POINTS` and `MARKERS` are the numbers of points and markers of a line. The first 1 / `SETTLED` of the points of a
+line are ignored when the range of the vertical axis is chosen."""
 COINCIDE, APART = 0.01, (0.09, 0.13)
 """`COINCIDE`: maximum distance between lines that count as coinciding, relative to the length of the vertical axis.
-`APART`: minimum horizontal and vertical distance between numbers on lines, relative to the lengths of the axes."""
+`APART`: minimum horizontal and vertical distance between labels on lines, relative to the lengths of the axes."""
 CARRIED: dict[str, Any] = {"linewidth": 0.6, "alpha": 0.8, "marker": "none"}
 """Style of a setting's line beyond the cost at which the first of its runs has ended."""
 FALL: dict[str, Any] = {"linestyle": "", "marker": "|", "markersize": 3.5, "markeredgewidth": 0.7}
@@ -52,11 +52,12 @@ BAND_INK = 0.72
 
 @dataclass(frozen=True)
 class Layout:
-    """The arrangement of a study's settings in a figure.
+    """The arrangement of the settings of a study in a figure, as panels and as lines within each panel.
 
     Attributes:
-        lines: the levels of each line (or bar). Every panel has all lines.
-        panels: the levels of each panel, by row and column of the grid.
+        lines: the levels of each line (or bar), as a mapping from axes of the study to levels. Every panel has all
+            lines.
+        panels: the levels of each panel, by row and column of the grid of panels.
         names: display names of axes and levels.
     """
 
@@ -73,7 +74,7 @@ class Layout:
 
         Args:
             view: the study.
-            panel_axes: at most two axes. None takes the second and third axis of the study.
+            panel_axes: at most two axes, whose levels have a panel each; None for the second and third axis.
             rename: display names of axes, levels and metrics; see `Names`.
 
         Raises:
@@ -103,7 +104,7 @@ def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) 
     keeps its last value until the next evaluation. After the end of the run it keeps the final value. All lines
     continue to the end of the longest run. A line becomes thin where the first of its runs ends, and the number of
     remaining runs is written beside the line. The vertical axis shows possible values only, and its range ignores the
-    first part of each line. The legend mentions clipped bands. A note marks panels whose lines coincide.
+    first sixth of each line. The legend states whether bands are clipped. A note marks panels whose lines coincide.
 
     Args:
         view: the study.
@@ -174,7 +175,7 @@ def _add_legend(figure: Figure, layout: Layout, bands: Sequence[Band], target: f
 
 
 class Drawn(NamedTuple):
-    """A line in a panel of a figure."""
+    """The mean curve of a setting with its band, as plotted in a panel of a figure."""
 
     axes: Axes
     colour: str
@@ -213,11 +214,9 @@ def _falls(its: Band) -> list[int]:
 
 
 def _number_falls(axes: Axes, bands: Sequence[tuple[str, Band]]) -> None:
-    """Write the number of runs that have not ended at each point where this number decreases, as far as space permits.
+    """Write the number of runs that have not ended beside each line, at the points where this number decreases.
 
-    Args:
-        axes: the panel, whose axis limits are already set.
-        bands: colour and band of each line.
+    Numbers that would overlap are omitted. The limits of the axes must be final.
     """
     taken: list[Array] = []
     for colour, its in bands:
@@ -258,7 +257,7 @@ def _finish_panels(drawn: Sequence[Drawn], target: float | None) -> None:
 
 
 def _apart(bands: Sequence[Band]) -> float:
-    """Return the maximum distance between the mean curves of `bands`, over the range of costs that all bands cover."""
+    """Return the maximum vertical distance between the mean curves of `bands`, over the costs that all bands cover."""
     start, end = max(its.spent[0] for its in bands), min(its.spent[-1] for its in bands)
     grid = np.linspace(start, end, POINTS)
     means = np.stack([np.interp(grid, its.spent, its.mean) for its in bands])

@@ -16,8 +16,8 @@ from fednet_emu.draw.style import paper_style
 from fednet_emu.errors import FednetError, did_you_mean
 
 MOST_LINES = 8
-"""Maximum number of lines in a panel that a reader can distinguish. A figure with more lines is plotted on request
-only."""
+"""Maximum number of lines in a panel that a reader can distinguish. A figure with more lines is plotted only if the
+user requests it explicitly."""
 OF_DEVICES = ("worst_accuracy", "std_accuracy")
 
 
@@ -31,10 +31,11 @@ def study_figures(
 ) -> dict[str, Figure]:
     """Plot all figures of a study, and return the figures by name.
 
-    The curves are `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `accuracy-rounds`, or the same with another
-    metric. The bar charts are `time-to-target`, `bits-to-target` and `energy-to-target`. The figure `differences`
+    The curves are `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `accuracy-rounds`; another metric replaces
+    `accuracy`. The bar charts are `time-to-target`, `bits-to-target` and `energy-to-target`. The figure `differences`
     compares each setting with the first one, and `pareto` and `front-energy-time` show Pareto fronts. If devices were
-    evaluated individually, `final` shows their scores. The figure `cycle-groups` is for cyclic participation.
+    evaluated individually, `final` shows their scores. The figure `cycle-groups` exists for cyclic participation, in
+    which groups of devices train in turn.
 
     Args:
         view: the study.

@@ -75,8 +75,8 @@ def pareto_figure(view: StudyRecords, names: Names | None = None) -> Figure | No
 def cost_front_figure(view: StudyRecords, names: Names | None = None) -> Figure | None:
     """Plot the energy against the time to reach the target, one point per setting, and the Pareto front as a line.
 
-    Each point is the mean over the seeds of a setting. Settings with runs that missed the target have no point. Without
-    a target, energy and time are those of whole runs. Each data set has its own front.
+    Each point is the mean over the seeds of a setting. Settings with runs that missed the target have no point. If the
+    study has no target, energy and time are those of whole runs. Each data set has its own front.
 
     Returns:
         The figure, or None if fewer than two settings have a point.
@@ -111,10 +111,7 @@ def cost_front_figure(view: StudyRecords, names: Names | None = None) -> Figure 
 
 
 def _mark(axes: Axes, spots: Array, members: pd.Series[int]) -> None:
-    """Plot points [points, 2] in the styles of their settings.
-
-    A point that coincides with others becomes a larger ring.
-    """
+    """Plot points [points, 2] in the styles of their settings. A point that coincides with others becomes a ring."""
     largest = np.maximum(np.abs(spots).max(axis=0, initial=0.0), 1e-300)
     taken: Counter[tuple[float, ...]] = Counter()
     for spot, setting in zip(spots, members, strict=True):

@@ -1,7 +1,7 @@
 """Figures of a study with one row per setting: final scores, differences, the ranking, and costs to reach the target.
 
-Each point is a run. Larger markers are means, with 95 % intervals; an interval that exceeds the axis ends in an arrow.
-Costs to reach the target are bars.
+Each point is a run. Larger markers are means, with 95 % intervals. An interval that exceeds the range of possible
+values ends in an arrow. Costs to reach the target are bars.
 """
 
 from __future__ import annotations
@@ -56,18 +56,17 @@ OF_DEVICES = {
     "std_accuracy": "Spread over\ndevices",
     "attack_success": "Success of the\nattack",
 }
-"""Columns of the table of cells that summarise the scores of individual devices. The value is the label of the axis."""
+"""Axis labels of the columns of the table of runs that summarise the scores of individual devices."""
 
 
 def final_figure(view: StudyRecords, names: Names) -> Figure | None:
     """Plot the accuracy of the worst device, the spread of the accuracy over devices, and an attack's success rate.
 
-    Each point is the score of a run at its end.
-
-    Intervals are clipped to the possible values, 0 to 1. A clipped end becomes an arrow head.
+    Each point is the final score of a run. Intervals are clipped to the possible values, 0 to 1. A clipped end is
+    marked by an arrow head.
 
     Returns:
-        The figure, or None if no devices were evaluated individually.
+        The figure, or None if devices were not evaluated individually.
     """
     measured = [name for name in OF_DEVICES if np.isfinite(view.cells.get(name, np.nan)).any()]
     if not measured:
@@ -95,7 +94,7 @@ def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure
     """Plot how much the final score of each setting differs from that of the first setting, paired by seed.
 
     Each point is the difference for one seed. Effects that a seed has on both settings, such as its channels and data,
-    cancel in the difference. Intervals are computed as in `compare`; with fewer than six seeds there is no interval.
+    cancel in the difference. The 95 % intervals are those of a sign-change test; fewer than six seeds have no interval.
 
     Args:
         view: the study.
@@ -103,7 +102,7 @@ def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure
         layout: the settings of rows and panels. The first row is the reference.
 
     Returns:
-        The figure, or None if there is no other setting, no pair of runs, or no difference.
+        The figure, or None if there is only one setting, no pair of runs with the same seed, or no difference.
     """
     panels, (base, *lines) = [panel for row in layout.panels for panel in row], layout.lines
     found = [[_differences(view.cells, metric, panel, base, line) for line in lines] for panel in panels]
@@ -188,18 +187,9 @@ def draw_runs(
     least: float = -math.inf,
     most: float = math.inf,
 ) -> bool:
-    """Plot the values of runs as points in a row, with their mean and its interval.
+    """Plot the values [runs] as points in a row, with their mean and its interval; return True if it was clipped.
 
-    Return True if the interval was clipped.
-
-    Args:
-        axes: the axes of the plot.
-        values: the values [runs].
-        row: vertical position of the row.
-        colour: colour of the points and the mean.
-        interval: mean and interval; by default computed from the values.
-        least: minimum possible value, at which the interval is clipped.
-        most: maximum possible value, at which the interval is clipped.
+    If `interval` is None, it is computed from the values. It is clipped at the possible values `least` and `most`.
     """
     its = interval or mean_interval(values)
     axes.plot(values, row + fanned(values), **DOT, color=colour, label="runs")
@@ -219,13 +209,10 @@ def fanned(values: Array) -> Array:
 
 
 def draw_interval(axes: Axes, interval: Interval, row: float, least: float = -math.inf, most: float = math.inf) -> bool:
-    """Plot an interval as a horizontal line with caps.
+    """Plot an interval as a horizontal line with caps, and return True if one of its ends was clipped.
 
-    An end beyond the possible values is clipped and becomes an arrow head. An interval whose limits are NaN is not
-    plotted.
-
-    Returns:
-        True if an end was clipped.
+    An end below `least` or above `most` is clipped and becomes an arrow head. If the limits of the interval are NaN, it
+    is not plotted.
     """
     if not math.isfinite(interval.low):
         return False
@@ -261,10 +248,7 @@ def write_beside(axes: Axes, text: str, place: tuple[float, float], **options: A
 def finish_rows(
     axes: Axes, lines: Sequence[Levels], names: Names, panel: Levels | None = None, *, grid: bool = True
 ) -> None:
-    """Label the rows of a chart with the names of settings.
-
-    If there are several panels, the title of the panel is added.
-    """
+    """Label the rows of a chart with the names of settings, and add the title of the panel if `panel` is not empty."""
     name_rows(axes, lines, names)
     if panel:
         axes.set_title(names.text(panel), loc="left", pad=2.0)
@@ -274,9 +258,9 @@ def finish_rows(
 
 
 def name_rows(axes: Axes, lines: Sequence[Levels], names: Names) -> None:
-    """Label the rows of a chart with the names of settings.
+    """Label the rows of a chart with the names of the settings `lines`.
 
-    If the study has a single axis with numeric levels, the name of the axis appears once, next to all rows.
+    If the study has a single axis with numeric levels, the name of the axis is written once, next to all rows.
     """
     alone = {name for levels in lines for name in levels}
     numbers = all(is_bare_number(level) for levels in lines for level in levels.values())
@@ -294,16 +278,16 @@ BAR_IN, PANEL_IN, FRAME_IN = 0.16, 0.28, 0.45
 ROOM, FAILED_ROOM = 1.1, 1.5
 """Length of the cost axis relative to the longest bar, if all runs reached the target, and if some runs missed it."""
 MOST_CROSSES, CROSS_SHARE = 5, 0.028
-"""Maximum number of a setting's missed targets that are plotted as individual crosses, and spacing between crosses
-relative to the width of the axes."""
+"""Maximum number of runs of a setting that missed the target and are plotted as individual crosses, and spacing between
+crosses relative to the width of the axes."""
 
 
 def bar_figure(view: StudyRecords, cost: Cost, layout: Layout) -> Figure | None:
     """Plot the mean cost to reach the target, one bar per setting.
 
     The mean is over the runs that reached the target. Each run that missed the target is a cross at the right, and text
-    beside the bar states the number of successful runs. Bars have the colours of the curves if there are enough
-    colours.
+    beside the bar states the number of successful runs. If there are enough colours, a setting has the same colour as
+    in the figures of curves.
 
     Args:
         view: the study.

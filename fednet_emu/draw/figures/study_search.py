@@ -1,4 +1,4 @@
-"""The figure of a search, which shows the cost of each trial in order, or one cost of each trial against another."""
+"""The figure of a search: the cost of each trial in order, or two costs of each trial plotted against each other."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _STEPS: dict[str, Any] = {"color": BLUE, "linewidth": 1.0, "drawstyle": "steps-p
 def search_figure(view: SearchRecords) -> PaperFigure:
     """Plot the cost of each trial, the best cost so far, and the means of the finalists over all their seeds.
 
-    Trials that missed the target are plotted at the upper edge of the figure. With several costs, the first two costs
-    of each trial are plotted against each other.
+    Trials that missed the target are plotted at the upper edge of the figure. If several costs are minimised, the first
+    two costs of each trial are plotted against each other.
     """
     figure = new_figure(HEIGHT_IN)
     axes = figure.subplots()

@@ -48,7 +48,7 @@ def escaped(text: str) -> str:
 
 
 def label_text(text: str, *, formulas: bool) -> str:
-    """Return a label as TeX source. If `formulas` is True, formulas that match `_MATH` are not escaped."""
+    """Return a label as TeX source. If `formulas` is True, simple formulas between dollar signs are not escaped."""
     parts = re.split(r"(?<!\\)\$", text) if formulas else [text]
     if not all(map(_MATH.fullmatch, parts[1::2])):
         parts = [text]
@@ -58,10 +58,10 @@ def label_text(text: str, *, formulas: bool) -> str:
 
 @contextmanager
 def measured(name: str) -> Iterator[None]:
-    """Context manager that reports a failure of LaTeX to measure a figure's text as an error that names the figure.
+    """Context manager that converts errors of LaTeX, which measures the text of the figure `name`.
 
     Raises:
-        FednetError: LaTeX does not run, or lacks a character.
+        FednetError: LaTeX does not run, or its fonts lack a character. The message contains the name of the figure.
     """
     try:
         yield

@@ -1,6 +1,7 @@
 """Plot timelines: one panel per run, one row per device, with coloured bars for the activities of the device.
 
-With many devices, stacked areas show the share of devices in each state over time, above the rows of some devices.
+If there are many devices, stacked areas show the fraction of devices in each state over time, and only some devices
+have a row below the areas.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from fednet_emu.draw.palette import ACTIVITIES, ORANGE
 from fednet_emu.draw.style import add_legend, finish_axes, new_figure, round_ticks, wrapped
 
 MAX_ROWS = 60
-"""Maximum number of device rows in a figure. With more devices, a figure shows areas, and rows of some devices."""
+"""Maximum number of device rows in a figure. If there are more devices, areas are added and only some devices shown."""
 SOME_ROWS, MIN_ROWS = 24, 12
 """Number of device rows below the areas if there is a single panel, and minimum number of such rows in each of several
 panels."""
@@ -40,9 +41,9 @@ TICKS_IN, TITLE_IN, X_LABEL_IN = 0.2, 0.16, 0.2
 
 @dataclass(frozen=True)
 class Look:
-    """Style of the bars of an activity. Colours also differ in lightness, for greyscale print.
+    """Style of the bars of an activity. Bars of failed activities are white and hatched.
 
-    Bars of failed activities are white and hatched.
+    The colours of different activities also differ in lightness, so that they can be distinguished in greyscale.
 
     Attributes:
         colour: colour of the bars.
@@ -97,7 +98,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a panel: the devices from top to bottom, whether areas are above the rows, and the axis label."""
+    """The rows of a timeline's panel: devices from top to bottom, whether areas are above them, and the axis label."""
 
     devices: list[int]
     areas: bool
@@ -105,7 +106,7 @@ class Rows:
 
 
 def rows_of(panel: Panel, panels: int) -> Rows:
-    """Choose the rows of one panel in a figure with `panels` panels."""
+    """Return the device rows of one panel in a timeline figure with `panels` panels."""
     everyone = ranked(panel.bars, panel.sort or "device")
     count = max(panel.devices, len(everyone))
     if len(everyone) <= MAX_ROWS // panels:
@@ -158,10 +159,7 @@ def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
 
 
 def _draw_areas(axes: Axes, panel: Panel, unit: Unit) -> None:
-    """Plot the share of devices in each activity as stacked areas.
-
-    The remaining background is the share of idle devices.
-    """
+    """Plot the fraction of devices in each activity as stacked areas; the background above is that of idle devices."""
     edges_s = np.linspace(panel.from_s, panel.until_s, BINS + 1)
     shares = state_shares(panel.bars, max(panel.devices, panel.bars["device"].nunique()), edges_s)
     known = [(look, shares[name]) for name, look in LOOKS.items() if name in shares]

@@ -38,15 +38,15 @@ from fednet_emu.records.folder import PACKAGES, versions
 from fednet_emu.records.rows import KINDS
 
 ARRAY = "$array"
-"""Key of the object that replaces an array in the document. Its value is [type, offset in bytes, length, flag]. The
-flag is 1 if the array holds the differences of successive numbers, and otherwise 0."""
+"""Key of the JSON object that replaces an array in the document. Its value is [type, offset in bytes, length, flag].
+The flag is 1 if the differences of successive numbers are stored in place of the numbers, and otherwise 0."""
 _INTEGERS = (np.uint8, np.int16, np.int32, np.int64)
 _SAFE = 2**53
-"""Integers up to this magnitude are exact in a browser."""
+"""Maximum absolute value of integers that JavaScript represents exactly."""
 
 
 class Packer:
-    """Collects arrays in a block of bytes, and replaces each array by a small object with its position in the block."""
+    """Encoder that stores arrays in a block of bytes, and replaces each array by an object with its position there."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -79,7 +79,7 @@ class Packer:
         raise TypeError(f"page: cannot hold {type(content).__name__}, got {content!r}; give numbers, texts or arrays")
 
     def block(self) -> str:
-        """Return all arrays as compressed bytes in base64."""
+        """Return all stored arrays as one block of bytes, compressed with zlib and encoded in base64."""
         return base64.b64encode(zlib.compress(b"".join(self._parts), 6)).decode("ascii")
 
     def _packed(self, numbers: NDArray[Any]) -> Mapping[str, list[Any]]:
@@ -101,9 +101,9 @@ class Packer:
 
 
 def _narrow(numbers: NDArray[np.int64]) -> tuple[NDArray[Any], int]:
-    """Return integers in the smallest type that can hold them, and 0.
+    """Return integers [n] in the smallest integer type that can represent them, and the flag 0.
 
-    If the differences of successive integers need much less space, return these differences and 1.
+    If the differences of successive integers need less space, the differences [n] and the flag 1 are returned.
 
     Raises:
         ValueError: a browser cannot represent the numbers exactly.
@@ -133,8 +133,8 @@ TITLES = {
     "groups_formed": ("Groups formed", "score"),
     "cycle_s": ("Cycle", "time"),
 }
-"""Title of a table column, and the kind of its values, which determines their format in the browser. A column without
-an entry has its name as its title."""
+"""Title and kind of values of table columns, by the name of the column. The kind determines the format of the values in
+the browser. The title of any other column is its name."""
 
 
 def page(title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> str:
@@ -162,9 +162,9 @@ def page(title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> str
 
 
 def write_page(path: Path, title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> Path:
-    """Write a page to a file atomically, and return the file. See `page` for the other arguments.
+    """Write a page to a file atomically, and return the path of the file. See `page` for the other arguments.
 
-    Parent folders are created.
+    Parent folders are created if they do not exist.
 
     Raises:
         DataError: the file cannot be written.
@@ -176,7 +176,7 @@ def write_page(path: Path, title: str, document: Mapping[str, Any], scripts: Seq
 
 
 def columns_of(table: pd.DataFrame, titles: Mapping[str, tuple[str, str]] = TITLES) -> list[dict[str, Any]]:
-    """Return the columns of a table, each with `name`, `title`, `kind` and `values` (numbers or strings)."""
+    """Return the columns of a table, each as a mapping with name, title, kind and values (numbers or strings)."""
     found: list[dict[str, Any]] = []
     for name, values in table.items():
         title, kind = titles.get(str(name), (str(name), "number"))
@@ -211,7 +211,7 @@ def vocabulary() -> str:
 
 
 def browser_file(name: str) -> str:
-    """Return the text of a file in `browser/`."""
+    """Return the text of the file `name` in the folder `browser`, which contains the scripts and styles of pages."""
     return (files("fednet_emu.draw.page") / "browser" / name).read_text(encoding="utf-8")
 
 

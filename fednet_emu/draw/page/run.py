@@ -34,24 +34,20 @@ SCRIPTS = (
 MOST_TABLE_ROWS = 100_000
 """Maximum number of rows of a table that no figure on the page shows. Longer tables are truncated."""
 MOST_DEVICES = 2000
-"""Maximum number of devices in the timeline and in the section on data. If there are more devices, evenly spaced ones
-are shown: in the timeline by number, in the section on data in the order of similar samples."""
+"""Maximum number of devices in the timeline and in the section on data. If there are more, evenly spaced devices are
+shown. The timeline sorts devices by number, and the section on data by the similarity of their samples."""
 NOT_RECORDED = "The run has not recorded it, with an older version or with data of its own."
 BY = {"counts": "most frequent label", "targets": "median target", "sizes": "number of samples"}
 DISTURBING = {
     "full-reuse": "disturbing each other", "noma": "decoded one after the other", "slotted-aloha": "colliding",
     "spatial-reuse": "apart from each other", "dcf": "contending", "lora": "colliding", "ethernet": "sharing the port",
 }  # fmt: skip
-"""Words for the interaction of simultaneous senders with each access scheme. Other schemes have "sharing the band"."""
+"""Phrases for the interaction of simultaneous senders, by access scheme. The phrase for any other access scheme is
+"sharing the band"."""
 
 
 def write_run_page(run: RunRecords, path: Path, scenario_text: str) -> Path:
-    """Write the page of a run to a file and return the file.
-
-    Args:
-        run: the run.
-        path: the file.
-        scenario_text: the scenario of the run, as YAML.
+    """Write the page of a run to a file and return the path; `scenario_text` is the scenario of the run as YAML.
 
     Raises:
         DataError: a table of the run is missing or unreadable, or the file cannot be written.
@@ -159,7 +155,7 @@ def _device_numbers(usage: Usage) -> dict[str, Any]:
 
 
 def _scene(scene: Scene | None) -> dict[str, Any]:
-    """Return positions (in cm), cells, availability and rates of all devices at all recorded times, as flat arrays."""
+    """Return positions (in cm), cells, availability and rates of devices, as flat arrays over times and devices."""
     if scene is None:
         return {"missing": NOT_RECORDED}
     whole = {"x_cm": scene.x_m, "y_cm": scene.y_m}
@@ -184,7 +180,7 @@ def _ground(run: RunRecords) -> dict[str, Any] | None:
 
 
 def _data_split(run: RunRecords) -> dict[str, Any]:
-    """Return the distribution of samples over devices. Devices with similar samples are adjacent."""
+    """Return the number of samples, labels and targets of each device. Devices with similar samples are adjacent."""
     if not run.has(DATA_SPLIT):
         return {"missing": NOT_RECORDED}
     split = DataSplit.of(run)
@@ -215,9 +211,9 @@ def _several(scenario: Mapping[str, Any], kind: str) -> str:
 
 
 def _losses(usage: Usage) -> list[dict[str, Any]]:
-    """Count deliveries by direction and reason of loss, most frequent first. The reason of arrived deliveries is empty.
+    """Return the number of deliveries and their bits for each direction and reason of loss, most frequent first.
 
-    A transfer to several devices counts as one delivery for each device.
+    A transfer to several devices counts as one delivery for each device. The reason is empty if a delivery succeeded.
     """
     sent = usage.transfers
     heard = usage.receptions[usage.receptions["receiver"] >= 0]
@@ -254,14 +250,15 @@ def _versions(run: RunRecords) -> dict[str, Any]:
 MOST_ROWS = 2_500_000
 """Maximum total number of transfers, receptions and computations on a page."""
 EXACT_ROWS = 200_000
-"""Maximum number of transfers for which a page has times in nanoseconds and includes energies. With more transfers,
-times are in microseconds, and energies are omitted."""
+"""Maximum number of transfers for which a page has times in nanoseconds and includes energies. If there are more
+transfers, times are in microseconds, and energies are omitted."""
 
 
 def timeline(usage: Usage) -> dict[str, Any]:
-    """Return the transfers, receptions and computations for the page of a run, and notes on omitted ones.
+    """Return the transfers, receptions and computations for the page of a run, and notes on omitted records.
 
-    Times are integers in units of `quantum_s`. A transfer that was never on the air has the duration -1.
+    Times are integers in units of `quantum_s`, which is part of the result. The duration of a transfer that was never
+    on the air is -1.
     """
     notes, devices = [], np.arange(usage.devices)
     if usage.devices > MOST_DEVICES:
@@ -337,7 +334,7 @@ def _among(column: pd.Series[int], devices: IntArray) -> Mask:
 
 
 def _until_s(sent: pd.DataFrame, heard: pd.DataFrame, made: pd.DataFrame) -> float:
-    """Return the simulated time, in seconds, up to which the records fit into the page; infinity if all records fit."""
+    """Return the simulated time in s up to which the records fit into the page; infinity if all records fit."""
     if len(sent) + len(heard) + len(made) <= MOST_ROWS:
         return np.inf
     heard_s = sent.set_index("transfer")["requested_s"].reindex(heard["transfer"])
@@ -356,12 +353,12 @@ def _codes(words: pd.Series[str], of: Sequence[str]) -> IntArray:
 # ---- several runs ----------------------------------------------------------------------------------------------------
 
 SHOWN = ("seed", "status", *TITLES, "event_digest")
-"""Entries of a run's summary that the page shows. Entries that a run lacks are omitted."""
+"""Entries of a run's summary that the page shows. Entries that are not in the summary are omitted."""
 TITLE_LENGTH = 60
 
 
 def write_overlay_page(runs: Sequence[RunRecords], path: Path) -> Path:
-    """Write the page of several runs to a file and return the file.
+    """Write the page of several overlaid runs to a file and return the path of the file.
 
     Raises:
         DataError: the evaluations of a run are missing or unreadable, or the file cannot be written.
@@ -372,7 +369,7 @@ def write_overlay_page(runs: Sequence[RunRecords], path: Path) -> Path:
 
 
 def overlay_document(runs: Sequence[RunRecords]) -> dict[str, Any]:
-    """Return the document of several runs. Values are in seconds, bits and joules, and unknown values are NaN.
+    """Return the content of the page of several runs. Values are in s, bits and J, and unknown values are NaN.
 
     Raises:
         DataError: the evaluations of a run are missing or unreadable.

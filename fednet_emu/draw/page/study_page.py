@@ -26,15 +26,15 @@ from fednet_emu.errors import FednetError
 
 SCRIPTS = ("lines.js", "study.js", "search.js", "fronts.js")
 MEANS = dict.fromkeys(("accuracy", "loss"), mean_interval) | {its.column: cost_interval for its in TRADED.values()}
-"""Columns of the table of cells. The table of settings shows their means over seeds, with the intervals computed by the
-given function."""
+"""Columns of the table of runs whose means over seeds are shown for each setting. The value is the function that
+computes the mean and its 95 % interval."""
 FIRST = ("time", "bits", "energy")
 """Costs for which the introduction of the page names the best setting."""
 POINTS, FEWEST_POINTS, ALL_POINTS = 120, 40, 40_000
 """Maximum and minimum number of points of a line, and maximum total number of points of all lines of a page."""
 MOST_POINTS = 250
-"""Maximum number of points of a setting in a plot of Pareto fronts. If there are more points, evenly spaced points and
-the points on fronts are kept."""
+"""Maximum number of points of a setting in a plot of Pareto fronts. If there are more points, only evenly spaced points
+and the points on fronts are plotted."""
 TRIALS = {
     "trial": ("Trial", "count"),
     "setting": ("Setting", "text"),
@@ -47,7 +47,7 @@ TRIALS = {
 
 
 def write_study_page(view: StudyRecords, path: Path, search: SearchRecords | None = None) -> Path:
-    """Write the page of a study, and of its search if there is one, to a file and return the file.
+    """Write the page of a study, and of its search if there is one, to a file and return the path of the file.
 
     Raises:
         DataError: the file cannot be written.
@@ -56,7 +56,7 @@ def write_study_page(view: StudyRecords, path: Path, search: SearchRecords | Non
 
 
 def study_document(view: StudyRecords, search: SearchRecords | None = None) -> dict[str, Any]:
-    """Return the content of the page. Values are in seconds, bits and joules, and unknown values are NaN."""
+    """Return the content of the page of a study. Values are in s, bits and J, and unknown values are NaN."""
     settings = settings_of(view)
     needed = list(costs_to_target(settings)) if view.target else []
     compared, ranked = list(differences(view)), list(rankings(view))
@@ -88,7 +88,7 @@ def study_document(view: StudyRecords, search: SearchRecords | None = None) -> d
 
 
 def cells_table(view: StudyRecords) -> pd.DataFrame:
-    """Return a table with one row for each finished or unfinished cell. Columns without any value are omitted."""
+    """Return a table with one row for each finished or unfinished run of a study. Empty columns are omitted."""
     rows = pd.concat([view.cells, view.missing], ignore_index=True) if len(view.missing) else view.cells
     told = [name for name in ("reason",) if name in rows and (rows[name].fillna("") != "").any()]
     table = rows.drop(columns="reason", errors="ignore").dropna(axis="columns", how="all")
@@ -98,7 +98,7 @@ def cells_table(view: StudyRecords) -> pd.DataFrame:
 
 
 def means_columns(settings: Sequence[Setting], needed: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the columns of the table of settings, such as the number of runs, and mean costs with intervals."""
+    """Return the columns of the table of settings: label, number of runs, and mean scores and costs with intervals."""
     table: dict[str, list[Any]] = {"Setting": [setting.label for setting in settings]}
     table["Runs"] = [float(len(setting.cells)) for setting in settings]
     for name, interval in MEANS.items():
@@ -117,7 +117,7 @@ def means_columns(settings: Sequence[Setting], needed: Sequence[dict[str, Any]])
 
 
 def words(view: StudyRecords, settings: Sequence[Setting], ranked: Sequence[dict[str, Any]]) -> list[str]:
-    """Describe the study and its results in a few sentences. `ranked` contains the rankings of the study."""
+    """Return a few sentences about a study and its results. `ranked` contains the rankings of its settings."""
     axes = " x ".join(f"{len(levels)} {name}" for name, levels in view.axes.items())
     seeds = len({*view.cells["seed"], *view.missing.get("seed", ())})
     size = f"{counted(len(settings), 'setting')}{f' ({axes})' if axes else ''} with {counted(seeds, 'seed')}"
@@ -165,7 +165,7 @@ def _who_reached(view: StudyRecords, settings: Sequence[Setting]) -> str:
 
 
 def left_out(view: StudyRecords) -> str:
-    """Describe the comparisons that the page omits; empty if none."""
+    """Return a text about the comparisons of levels that the page omits; empty if no comparison is omitted."""
     told = []
     if any(len(levels) > ALL_PAIRS for levels in view.axes.values()):
         told.append(f"of more than {ALL_PAIRS} levels, each is compared with the first and the next")
@@ -232,10 +232,10 @@ def _ranking_columns(ranking: RankedSettings) -> list[dict[str, Any]]:
 
 
 def pareto(study: StudyRecords, settings: Sequence[Setting]) -> dict[str, Any]:
-    """Return the points of a study in the plots of Pareto fronts, and the fronts.
+    """Return the points of a study for the plots of Pareto fronts, and the points on each front.
 
-    Fronts with accuracy use the points of all rounds. Fronts of two costs use one point per setting: its costs to reach
-    the target.
+    Fronts of accuracy and a cost consist of points for individual rounds. Fronts of two costs consist of points for
+    whole settings, with the costs to reach the target.
     """
     names = list(dict.fromkeys(setting.data_set for setting in settings))
     costs = [cost.column for cost in TRADED.values()]

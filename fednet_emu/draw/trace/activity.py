@@ -1,7 +1,6 @@
-"""Write the activities of devices and media (the bands of cells) to their tracks in a trace, in batches by time.
+"""Write the activities of devices and media (the bands of cells) to a Perfetto trace, in batches by time.
 
-A slice is an activity with a start and an end on a track.
-
+A track is a row of the trace, for example that of a device. A slice is an activity with a start and an end on a track.
 Overlapping slices of a track are placed in separate lanes. Successive slices without a gap between them form a turn.
 """
 
@@ -27,21 +26,20 @@ TOLD = {
     COMPUTING: ("compute", "flop", "energy_j"),
     WAITING: ("transfer",),
 }
-"""Names of the annotations of a device slice, by the form of the slice (transfer, computation, ...)."""
+"""Names of the annotations of a slice (an activity in a trace) of a device, by the type of the activity."""
 Batch = tuple[IntArray, Bytes]
-"""Sort keys [messages] and encoded messages [messages, bytes]. The keys determine the order of the messages in the
-file."""
+"""Sort keys [messages] and encoded trace messages [messages, bytes]. The keys determine the order in the file."""
 _COLUMNS = {"transfer": "row", "compute": "row", "size_bit": "amount", "flop": "amount"}
 
 
 class Activity:
-    """Writer of the slices of devices and media.
+    """Writer of the slices (activities) of devices and radio media to a trace file.
 
     Args:
         file: the trace file.
         tracks: the tracks of the trace.
-        cuts_ns: times in ns at which rounds end; slices that meet at such a time are in different turns.
-        named: function that returns the names of turns that begin at given times.
+        cuts_ns: times in ns at which rounds end. Two slices that meet at such a time belong to different turns.
+        named: function that returns the name numbers of turns, given the times in ns at which they begin.
     """
 
     def __init__(
@@ -55,8 +53,8 @@ class Activity:
         """Write slices of devices and media in order of time. No slice may start before a slice of an earlier call.
 
         Args:
-            rows: device slices, of type `ROW`.
-            sent: transmissions, of type `ON_MEDIUM`.
+            rows: slices of devices, as records of type `ROW`.
+            sent: slices of media, one for each transmission, as records of type `ON_MEDIUM`.
             receivers: the receivers of each transmission with several receivers, by transfer number.
         """
         medium = track_number(ON_AIR, sent["cell"] * len(KINDS) + sent["direction"])
@@ -78,9 +76,9 @@ class Activity:
         self._file.write(packets.ends().filled(ended_ns, track).tobytes())
 
     def _of_devices(self, rows: Rows, track: IntArray, place: IntArray) -> Iterator[Batch]:
-        """Yield the slices of devices.
+        """Yield batches of messages for the slices of devices.
 
-        A BEGIN precedes the first slice of each turn, and an END follows its last slice.
+        A message BEGIN precedes the first slice of each turn, and a message END follows the last slice of the turn.
         """
         device, started_ns, ended_ns = rows["device"], rows["started_ns"], rows["ended_ns"]
         own = track_number(DEVICE, device, self._lanes.of(track, started_ns, ended_ns))
@@ -116,10 +114,7 @@ class Activity:
 
 
 def _moment(rows: Rows) -> IntArray:
-    """Return the keys by which slices are sorted in the file.
-
-    Slices are sorted by start time, and slices with the same start time by rank (0 to 2).
-    """
+    """Return the sort keys [slices] of slices: by start time, and for equal start times by rank (0 to 2)."""
     return np.asarray(rows["started_ns"] << 2 | rows["rank"], np.int64)
 
 
@@ -144,7 +139,7 @@ def _flows(sent: Rows, receivers: Mapping[int, IntArray]) -> IntArray:
 
 
 class Reach:
-    """Table of the latest end time of all slices on each track, updated batch by batch."""
+    """Table of the latest end time of all slices on each track of a trace. It is updated by each batch of slices."""
 
     def __init__(self) -> None:
         self.until_ns: dict[int, int] = {}
@@ -178,16 +173,16 @@ class Reach:
 
 
 class _Packed(NamedTuple):
-    """The lanes of a track with overlapping slices.
+    """The lanes (parallel rows) of a trace's track with overlapping slices.
 
-    `busy` contains pairs of an end time and the lane that is occupied until then.
+    `busy` contains pairs of an end time in ns and the lane that is occupied until then. `free` contains the free lanes.
     """
 
     busy: list[tuple[int, int]]
     free: list[int]
 
     def take(self, started_ns: int, ended_ns: int) -> int:
-        """Occupy the free lane with the lowest number from `started_ns` to `ended_ns`, and return its number."""
+        """Occupy the free lane with the lowest number from `started_ns` to `ended_ns`, and return the lane's number."""
         while self.busy and self.busy[0][0] <= started_ns:
             heappush(self.free, heappop(self.busy)[1])
         lane = heappop(self.free) if self.free else len(self.busy)
@@ -196,16 +191,17 @@ class _Packed(NamedTuple):
 
 
 class Lanes:
-    """Assigns lanes, numbered from 0, to the overlapping slices of each track."""
+    """Assigns lanes (parallel rows), numbered from 0, to the slices of each track; slices of a lane never overlap."""
 
     def __init__(self) -> None:
         self._reach = Reach()
         self._packed: dict[int, _Packed] = {}
 
     def of(self, track: IntArray, started_ns: IntArray, ended_ns: IntArray) -> IntArray:
-        """Return the lane of each slice [slices]. Slices must be sorted by track, and on each track by start.
+        """Return the lane of each slice [slices], given its track, start and end in ns [slices].
 
-        On each track, slices of a later call may not start before slices of an earlier call.
+        Slices must be sorted by track and then by start. On each track, slices of a later call must not start before
+        slices of an earlier call.
         """
         lane = np.zeros(len(track), np.int64)
         earlier_ns = self._reach.before(track, ended_ns)
@@ -223,22 +219,24 @@ class Lanes:
 
 
 class Turns:
-    """Joins successive slices of a track into a turn, unless there is a gap between them or they meet at a cut."""
+    """Groups successive slices of a track into turns.
+
+    A new turn begins after a gap between slices, or if two slices meet at one of the times `cuts_ns` in ns.
+    """
 
     def __init__(self, cuts_ns: IntArray) -> None:
         self._reach, self._cuts_ns = Reach(), cuts_ns
 
     def begin(self, track: IntArray, started_ns: IntArray, ended_ns: IntArray) -> tuple[Mask, IntArray]:
-        """Return a mask of slices that begin a turn, and for each slice the end of all earlier slices on its track.
+        """Return a mask [slices] of slices that begin a turn, and the latest end of all earlier slices on their tracks.
 
-        The end is in ns, and NEVER_NS for the first slice of a track.
-
-        Slices must be sorted by track, and on each track by start, over all calls.
+        The end [slices] is in ns, and NEVER_NS for the first slice of a track. Slices must be sorted by track, and on
+        each track by start, over all calls.
         """
         earlier_ns = self._reach.before(track, ended_ns)
         return (started_ns > earlier_ns) | ((started_ns == earlier_ns) & np.isin(started_ns, self._cuts_ns)), earlier_ns
 
     def open(self) -> tuple[IntArray, IntArray]:
-        """Return the track of each turn that has not been ended, and the end of its last slice in ns."""
+        """Return the tracks [turns] of all turns that are still open, and the ends [turns] in ns of their slices."""
         known = self._reach.until_ns
         return np.array(list(known), np.int64), np.array(list(known.values()), np.int64)

@@ -1,4 +1,4 @@
-"""Read the tables of a run in parts, in order of end time; convert the parts to slices and to counter changes."""
+"""Read the tables of a run in batches by end time, and convert each batch to slices and counter changes of a trace."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _WORDS = {"direction": KINDS, "loss_reason": REASONS, "stopped": REASONS}
 
 Rows = NDArray[np.void]
 Columns = dict[str, Any]
-"""Columns of a table as arrays. Times are integer nanoseconds and have names `..._ns`. Words are replaced by codes."""
+"""Columns of a table as arrays, by name. Times are integers in ns and have names `..._ns`. Words are integer codes."""
 
 
 class Part(NamedTuple):
-    """The records of a time interval.
+    """The records of a run that ended in a time interval.
 
     Attributes:
-        until_ns: simulated time in ns by which all records of this part and of earlier parts have ended.
+        until_ns: end of the interval in simulated ns. All later parts contain only records with a later end.
         transfers: transfers that ended in the interval.
-        receptions: one row for each receiver of those of these transfers that have several receivers.
+        receptions: one row for each receiver of the transfers that have several receivers.
         computes: computations that ended in the interval. `compute` is the row number in the recorded table.
     """
 
@@ -48,7 +48,7 @@ class Part(NamedTuple):
 
 
 def parts(run: RunRecords) -> Iterator[Part]:
-    """Read the transfers, receptions and computations of a run in order of end time."""
+    """Yield the transfers, receptions and computations of a run in parts, in order of end time."""
     transfers = _Table(run, "transfers", TRANSFERS, "ended_s")
     receptions = _Table(run, "receptions", RECEPTIONS, "transfer")
     computes = _Table(run, "computes", COMPUTES, "ended_s")
@@ -76,15 +76,15 @@ def longest_ns(run: RunRecords) -> int:
 def nanoseconds(times_s: Any) -> IntArray:
     """Convert times in seconds to simulated times in ns. NaN becomes NEVER_NS.
 
-    The conversion is exact up to 2^51 ns (26 days). Beyond this time, a float64 of seconds does not resolve
-    nanoseconds.
+    The conversion is exact up to 2^51 ns (26 days). Beyond this time, the resolution of a float64 number of seconds is
+    coarser than 1 ns.
     """
     times_ns = np.rint(np.asarray(times_s, np.float64) * 1e9)
     return np.where(np.isnan(times_ns), NEVER_NS, times_ns).astype(np.int64)
 
 
 class _Table:
-    """Reader of a table whose rows are sorted by the column `by`. It reads one batch of rows ahead."""
+    """Reader of a recorded table, whose rows are sorted by the column `by`. One batch of rows is read in advance."""
 
     def __init__(self, run: RunRecords, name: str, columns: Sequence[str], by: str) -> None:
         self.none = pd.DataFrame(columns=list(columns))
@@ -132,7 +132,7 @@ def _codes(values: pd.Series[Any], words: Sequence[str]) -> IntArray:
 
 
 class Held:
-    """Buffer that receives rows in recorded order, and releases all rows whose time is not after a given time.
+    """Buffer to which rows are added in recorded order, and which releases all rows up to a given time.
 
     Args:
         row: data type of the rows.
@@ -149,7 +149,7 @@ class Held:
 
     @property
     def worth_while(self) -> bool:
-        """True if the rows added since the last call of `until` are more than half as many as this call left."""
+        """True if the rows added since the last call of `until` exceed half the rows that this call retained."""
         return 2 * self._count > len(self._rows)
 
     def until(self, known_ns: int) -> Rows:
@@ -160,25 +160,24 @@ class Held:
 
 
 ON_AIR, COMPUTING, WAITING = range(3)
-"""Forms of device slices: transfers on the air, computations and waits. Each form has its own annotations."""
+"""Types of the slices (activities) of a device: transfers on the air, computations, and waits for the channel."""
 
 ROW = np.dtype([
     ("device", np.int64), ("started_ns", np.int64), ("ended_ns", np.int64), ("form", np.int64), ("name", np.int64),
     ("row", np.int64), ("amount", np.float64), ("rate_bps", np.float64), ("energy_j", np.float64),
     ("comes", np.int64), ("goes", np.int64), ("rank", np.int64),
 ])  # fmt: skip
-"""A slice of a device. `row` is its row number in the table of transfers or computations, `amount` its size in bits or
-FLOP, and `comes` and `goes` are its incoming and outgoing flow. If two slices of a flow start at the same time, the
-flow ends at the slice with the higher `rank`. Slices of media have rank 1."""
+"""Record of a slice (an activity in the trace) of a device. `row` is its row number in the table of transfers or
+computations, `amount` is its size in bits or FLOP, and `comes` and `goes` are its incoming and outgoing flow (arrow).
+If two slices of a flow start at the same time, the flow ends at the slice with the higher `rank`."""
 
 ON_MEDIUM = np.dtype([
     ("cell", np.int64), ("direction", np.int64), ("started_ns", np.int64), ("ended_ns", np.int64), ("name", np.int64),
     ("transfer", np.int64), ("sender", np.int64), ("receiver", np.int64), ("device", np.int64),
     ("rank", np.int64),
 ])  # fmt: skip
-"""A slice of a medium. `device` is the sender of an uplink or sidelink transmission, or the receiver of a downlink
-transmission. For a broadcast it is SEVERAL.
-"""
+"""Record of a transmission on a medium (the band of a cell and direction). `device` is the sender of an uplink or
+sidelink transmission, or the receiver of a downlink transmission. For a broadcast, it is SEVERAL."""
 
 STEP = np.dtype([("at_ns", np.int64), ("counter", np.int64), ("step", np.float64)])
 """A change of a counter: the time in ns, the number of the counter, and the amount by which its value increases."""
@@ -187,14 +186,14 @@ UPLINK, DOWNLINK, SIDELINK = range(len(KINDS))
 
 
 def device_slices(part: Part) -> Rows:
-    """Return the slices of the devices and the server, which are transfers, waits and computations."""
+    """Return the slices (activities) of the devices and the server: transfers, waits and computations."""
     sent, heard, made = part.transfers, part.receptions, part.computes
     legs = _legs(sent, heard)
     return np.concatenate([_on_air(sent, *legs), _waiting(sent, *legs), _computing(made)])
 
 
 def medium_slices(part: Part, cell: IntArray) -> Rows:
-    """Return the slices of media, one per transmission. `cell` is the cell of each transfer."""
+    """Return the slices of radio media, one for each transmission. `cell` [transfers] is the cell of each transfer."""
     sent = part.transfers
     chosen = sent["started_ns"] != NEVER_NS
     rows = np.empty(int(chosen.sum()), ON_MEDIUM)
@@ -207,10 +206,10 @@ def medium_slices(part: Part, cell: IntArray) -> Rows:
 
 
 def _legs(sent: Columns, heard: Columns) -> tuple[IntArray, IntArray, Mask, IntArray]:
-    """Return four columns with one row for each device that takes part in a transfer; the server is omitted.
+    """Return four columns with one row for each pair of a transfer and a device that sends or receives it.
 
     The columns are the position of the transfer in `sent`, the device, True if the device receives, and the code of the
-    reason of loss (0 for none).
+    reason of loss (0 if the transfer was delivered). The server has no rows.
     """
     every = np.arange(len(sent["transfer"]))
     place: list[IntArray] = [every, every, np.asarray(np.searchsorted(sent["transfer"], heard["transfer"]), np.int64)]
@@ -243,10 +242,7 @@ def _on_air(sent: Columns, place: IntArray, device: IntArray, receives: Mask, lo
 
 
 def _waiting(sent: Columns, place: IntArray, device: IntArray, receives: Mask, lost: IntArray) -> Rows:
-    """Return the slices of waits for the channel.
-
-    A wait belongs to the sender, or to the receivers if the server sends.
-    """
+    """Return the slices of waits for the channel. The wait is that of the sender, or of the receivers of the server."""
     never = sent["started_ns"] == NEVER_NS
     until_ns = np.where(never, sent["ended_ns"], sent["started_ns"])
     keep = (receives == (sent["sender"][place] == SERVER)) & (until_ns > sent["requested_ns"])[place]
@@ -275,7 +271,7 @@ def _rows(device: IntArray, started_ns: IntArray, ended_ns: IntArray, form: int,
 
 
 def steps(part: Part, cell: IntArray) -> Rows:
-    """Return all changes of counters, in any order. `cell` is the cell of each transfer."""
+    """Return the changes of all counters (senders, queue, bits, energy); `cell` [transfers] are cells of transfers."""
     sent, made = part.transfers, part.computes
     senders, queue, bits = (names.counter_number(what, cell, sent["direction"]) for what in range(len(names.COUNTERS)))
     started_ns, ended_ns = sent["started_ns"], sent["ended_ns"]
@@ -297,7 +293,7 @@ def steps(part: Part, cell: IntArray) -> Rows:
 
 
 class Counters:
-    """Adds up the changes of counters, batch by batch in order of time."""
+    """Cumulative sums of the changes of counters, which are added in batches in order of time."""
 
     def __init__(self) -> None:
         self._value: dict[int, float] = {}
@@ -306,7 +302,7 @@ class Counters:
         """Yield for each counter in `changes` its number, the times of changes in ns, and the value after each change.
 
         Args:
-            changes: all changes up to some time that were not in earlier calls.
+            changes: records of type `STEP`, all changes up to some time that were not in earlier calls.
             from_ns: start of the window. Earlier changes are merged into one change at this time.
         """
         changes = changes[np.lexsort((changes["at_ns"], changes["counter"]))]

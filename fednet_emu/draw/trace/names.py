@@ -1,4 +1,4 @@
-"""Numbers of tracks, counters and flows in a trace, and numbered names of slices."""
+"""Numbers that identify tracks, counters, flows (arrows) and names of slices (activities) in a Perfetto trace."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from fednet_emu.records.rows import KINDS
 # ---- tracks: a track number encodes the kind of track, the index of its owner, and the lane ----------------------
 
 RUN, ROUNDS, SCORE, CELL, MEDIUM, ON_AIR, COUNTER, DEVICES, DEVICE = range(1, 10)
-"""Kinds of tracks. The process of the run contains the tracks of rounds and scores. The process of each cell contains
-two groups. The group of the medium has counters and one track per direction, and the other group has the devices."""
+"""Kinds of tracks (rows) in a trace. The process of the run contains the tracks of rounds and scores. The process of
+each cell contains two groups: the medium, with counters and one track for each direction, and the devices."""
 _KIND_BITS, _INDEX_BITS = 4, 28
 
 
 def track_number(kind: int, index: IntArray | int = 0, lane: IntArray | int = 0) -> IntArray:
-    """Return the number of a track, which is below 2^49.
+    """Return the number of the track (row of a trace) of a kind, index and lane. It is below 2^49.
 
-    `index` is from -1 (the server) to 2^28 - 2, and `lane` is below 2^17.
+    `index` is the number of a device, cell, ..., from -1 (the server) to 2^28 - 2, and `lane` is below 2^17.
     """
     lanes, indices = np.asarray(lane, np.int64), np.asarray(index, np.int64)
     return np.asarray((lanes << _INDEX_BITS | indices + 1) << _KIND_BITS | kind)
@@ -35,14 +35,14 @@ def track_parts(track: int) -> tuple[int, int]:
 
 
 COUNTERS = (("active senders", "senders"), ("queue length", "transfers"), ("bits on the air", "bit"))
-"""Titles and units of the counters of each cell and direction: transfers on the air, waiting transfers, and bits sent
-over the air since the start."""
+"""Titles and units of the counters of each cell and direction. They count the transfers on the air, the waiting
+transfers, and the bits transmitted since the start."""
 ENERGY = 0
-"""Index of the counter of the whole run: the energy in joules since the start."""
+"""Number of the counter of the energy in J since the start, which is the only counter of the whole run."""
 
 
 def counter_number(what: int, cell: IntArray, kind: IntArray) -> IntArray:
-    """Return the number (from 1) of a counter of a cell and direction; `what` is an index of `COUNTERS`."""
+    """Return the number (from 1) of a counter of cell `cell` and direction `kind`; `what` is an index of `COUNTERS`."""
     return np.asarray(1 + (cell * len(KINDS) + kind) * len(COUNTERS) + what)
 
 
@@ -56,29 +56,31 @@ def counter_parts(number: int) -> tuple[int, int, int]:
 # ---- names of slices ------------------------------------------------------------------------------------------------
 
 _DIRECTIONS = ("uplink", "downlink", "sidelink out", "downlink", "downlink", "sidelink in")
-"""Names of the slices of transfers. The first three are for the sender of an uplink, downlink and sidelink transfer,
-the others for its receiver. The server has no slices of transfers, so the second and the fourth name are never used."""
+"""Names of the slices of transfers in a trace. The first three names are for the sender of an uplink, downlink and
+sidelink transfer, and the last three names for the receiver. The server has no slices of transfers, so the second and
+the fourth name are not used."""
 _REASONS = 28
 """Number of codes that are reserved for reasons of loss, including reasons defined by plug-ins."""
 COMPUTE_NAME = 1 + len(_DIRECTIONS) * _REASONS
 WAIT_NAME = COMPUTE_NAME + _REASONS
-"""First number of the names of computations, and of the names of waits for the channel. For a stopped computation, and
-for the wait of a transfer that was never on the air, the code of the reason is added to this number."""
+"""Number of the name of a wait for the channel. If the transfer was never on the air, the code of the reason of loss is
+added to this number. `COMPUTE_NAME` is the corresponding number for computations and reasons for an early stop."""
 BROADCAST, AVERAGE, TURN = range(WAIT_NAME + _REASONS, WAIT_NAME + _REASONS + 3)
 ROUND_NAME, DEVICE_NAME = 1 << 8, (1 << 27) + 1
-"""Numbers of the names of round 0 and of device 0. The server counts as device -1, so it has the preceding number."""
+"""Numbers of the names of round 0 and of device 0 in a trace. The server counts as device -1."""
 
 
 def transfer_name(kind: IntArray, receives: IntArray, lost: IntArray) -> IntArray:
-    """Return the number of the name of a transfer's slice.
+    """Return the number of the name of a transfer in a trace.
 
-    The slice is that of the receiver if `receives` is 1, and otherwise that of the sender.
+    `kind` is the direction, and `lost` is the code of the reason of loss (0 if the transfer was delivered). The name is
+    that for the receiver if `receives` is 1, and that for the sender if it is 0.
     """
     return np.asarray(1 + (receives * len(KINDS) + kind) * _REASONS + lost)
 
 
 def fixed_names() -> list[tuple[int, str]]:
-    """Return the names that every trace has, with their numbers."""
+    """Return the names of slices that are defined in every trace, as pairs (number, name)."""
     variants = [(name, "lost") for name in _DIRECTIONS] + [("computing", "stopped"), ("waiting", "given up")]
     names = {
         1 + place * _REASONS + code: f"{name}, {word}: {reason}" if reason else name
@@ -91,17 +93,17 @@ def fixed_names() -> list[tuple[int, str]]:
 # ---- flows: arrows from slice to slice; all slices of a flow have its number ---------------------------------------
 
 HEARD, USED, MADE, SENT, NO_PAYLOAD, NO_INPUT, NO_RESULT = range(1, 8)
-"""Kinds of flows (arrows between slices). HEARD leads from a transmission to its reception, USED from the reception of
-a payload to the computation that uses the payload, and MADE from a computation to the transmission of its result. SENT
-leads from a sending device to the medium or to the model average. The kinds `NO_...` replace flows of transfers without
-payload, and of computations without input or result; they lead nowhere."""
+"""Kinds of flows (arrows between activities in a trace). HEARD leads from a transmission to its reception, USED from
+the reception of a payload to the computation that uses it, and MADE from a computation to the transmission of its
+result. SENT leads from a sending device to the medium or to the model average. The kinds `NO_...` are for transfers
+without payload and for computations without input or result. Their flows have no second end, so no arrow is shown."""
 _FLOW_SHIFT, _PAIR_BITS = 60, 24
 
 
 def flow(kind: int, number: IntArray, device: IntArray | None = None) -> IntArray:
-    """Return the number of a flow.
+    """Return the number that identifies a flow (arrow) of a kind in a trace.
 
-    `number` is that of its transfer, payload or computation. `device` distinguishes the flows to several receivers.
+    `number` is the number of the transfer, payload or computation. `device` distinguishes flows to several receivers.
     """
     pair = number if device is None else number << _PAIR_BITS | (device + 1)
     return np.asarray(pair & ((1 << _FLOW_SHIFT) - 1) | kind << _FLOW_SHIFT, np.int64)
@@ -111,7 +113,7 @@ def flow(kind: int, number: IntArray, device: IntArray | None = None) -> IntArra
 
 
 class Tracks:
-    """Writes the descriptions and names of tracks to a trace, each of them once.
+    """Writes the descriptions and names of tracks (rows) to a trace. Each description and name is written once.
 
     Args:
         file: the trace file.
@@ -125,19 +127,19 @@ class Tracks:
         self._named: set[int] = set()
 
     def cells(self, device: IntArray) -> IntArray:
-        """Return the cell of each device; the server is in cell 0."""
+        """Return the cell of each device [n]. The server, and a device whose cell is unknown, are in cell 0."""
         if not len(self._cell_of):
             return np.zeros(len(device), np.int64)
         inside = (device > SERVER) & (device < len(self._cell_of))
         return np.where(inside, self._cell_of[np.where(inside, device, 0)], 0)
 
     def describe(self, tracks: IntArray) -> None:
-        """Write the descriptions of new tracks, and of those of their parent tracks that have not been written."""
+        """Write the descriptions of tracks and of their parent tracks, except descriptions that are already written."""
         for track in np.unique(tracks).tolist():
             self._describe(track)
 
     def name(self, devices: IntArray) -> None:
-        """Write the names of devices that are not yet named."""
+        """Write the names of devices, except names that are already written."""
         new = sorted(set(np.unique(devices).tolist()) - self._named)
         if new:
             self._file.write(packets.names_packet((DEVICE_NAME + device, device_label(device)) for device in new))

@@ -59,10 +59,10 @@ def message(*fields: tuple[int, int | str | bytes]) -> bytes:
 
 
 class Blank:
-    """A part of a message whose value differs between messages of the same form.
+    """A placeholder in a message template, for a value that differs between messages.
 
     Args:
-        width: length of the part in bytes.
+        width: length of the encoded value in bytes.
         fixed: True for a little-endian value of 8 bytes, False for a varint of `width` bytes.
     """
 
@@ -73,7 +73,7 @@ class Blank:
         return self.width
 
     def fill(self, places: Bytes, values: NDArray[Any]) -> None:
-        """Encode `values` [messages] into `places` [messages, width], the bytes of this part in all messages."""
+        """Encode `values` [messages] into `places` [messages, width], the bytes of the placeholder in all messages."""
         if self.fixed:
             places[:] = np.ascontiguousarray(values).view(np.uint8).reshape(-1, 8)
             return
@@ -88,22 +88,22 @@ Part = bytes | Blank
 
 
 def blank_number(field: int, width: int) -> list[Part]:
-    """Return a field with a blank for a number below 2^(7 `width`), which is encoded as a varint."""
+    """Return the template of a field with a placeholder for a number below 2^(7 `width`), encoded as a varint."""
     return [tag(field, VARINT), Blank(width)]
 
 
 def blank_fixed(field: int) -> list[Part]:
-    """Return a field with a blank for a float64 or an unsigned 64-bit integer."""
+    """Return the template of a field with a placeholder for a float64 or an unsigned 64-bit integer."""
     return [tag(field, FIXED64), Blank(8, fixed=True)]
 
 
 def nested(field: int, parts: Sequence[Part]) -> list[Part]:
-    """Return a field that contains a message made of the given parts."""
+    """Return the template of a field whose value is a message that consists of the given parts."""
     return [tag(field, LENGTH) + varint(sum(map(len, parts))), *parts]
 
 
 class Form:
-    """A template for messages: constant bytes, and blanks that are filled in for many messages at once."""
+    """A template for messages: constant bytes, and placeholders that are filled in for many messages at once."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         constant = b"".join(bytes(len(part)) if isinstance(part, Blank) else part for part in parts)
@@ -112,7 +112,7 @@ class Form:
         self._blanks = [(end, part) for end, part in zip(ends, parts, strict=True) if isinstance(part, Blank)]
 
     def filled(self, *values: Any) -> Bytes:
-        """Encode many messages [messages, bytes]. `values` has one array [messages] for each blank, in order."""
+        """Return many encoded messages [messages, bytes]. `values` is one array [messages] for each placeholder."""
         rows = np.empty((len(values[0]), len(self._constant)), np.uint8)
         for first in range(0, len(rows), BLOCK):
             some = slice(first, first + BLOCK)
@@ -123,11 +123,10 @@ class Form:
 
 
 def interleaved(order: Sequence[NDArray[Any]], rows: Sequence[Bytes]) -> bytes:
-    """Join several batches of messages in a common order.
+    """Return the messages of several batches, sorted by common sort keys, as one string of bytes.
 
     Args:
-        order: for each batch, the sort key of each message [messages]; messages are joined in ascending order of the
-            keys.
+        order: the sort keys [messages] of each batch. Messages are sorted in ascending order of their keys.
         rows: the batches, each [messages, bytes].
     """
     messages: list[bytes] = []
@@ -207,33 +206,33 @@ def counter_track(number: int, parent: int, name: str, unit: str, rank: int = 0)
 def slices(annotations: tuple[str, ...] = (), flows: int = 0) -> Form:
     """Return the template for slices. Each slice consists of a BEGIN and an END.
 
-    The blanks are the start time (ns), track, name, annotations and flows of the BEGIN, and the time (ns) and track of
-    the END.
+    The placeholders are the start time (ns), track, name, annotations and flows of the BEGIN, and the time (ns) and
+    track of the END.
     """
     return Form([*_named(BEGIN, annotations, flows), *_event(END)])
 
 
 @cache
 def begins() -> Form:
-    """Return the template for the BEGIN of a slice that contains slices. The blanks are time (ns), track and name."""
+    """Return the template for the BEGIN of an outer slice. The placeholders are time (ns), track and name."""
     return Form(_named(BEGIN))
 
 
 @cache
 def ends() -> Form:
-    """Return the template for the END of a slice. The blanks are time (ns) and track."""
+    """Return the template for the END of a slice. The placeholders are time (ns) and track."""
     return Form(_event(END))
 
 
 @cache
 def instants(flows: int) -> Form:
-    """Return the template for instant events. The blanks are time (ns), track, name and flows."""
+    """Return the template for instant events. The placeholders are time (ns), track, name and flows."""
     return Form(_named(INSTANT, flows=flows))
 
 
 @cache
 def counts() -> Form:
-    """Return the template for counter values. The blanks are time (ns), track and value (float64)."""
+    """Return the template for counter values. The placeholders are time (ns), track and value (float64)."""
     return Form(_event(COUNTER, blank_fixed(COUNTED)))
 
 

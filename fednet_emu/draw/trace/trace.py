@@ -41,21 +41,18 @@ from fednet_emu.records.reasons import CODE
 ROUND_TRACK = int(track_number(ROUNDS))
 NOBODY: IntArray = np.empty(0, np.int64)
 Show = Callable[[int, int], None]
-"""Function that shows progress. Its arguments are the processed simulated time in ns and the number of slices so far.
+"""Function that shows progress, given the processed simulated time in ns and the number of slices (activities) so far.
 """
 
 
 def write_trace(run: RunRecords, path: Path, window: Window = WHOLE, show: Show | None = None) -> int:
-    """Write a run as a Perfetto trace, and return the number of slices. The file is written atomically.
+    """Write a run as a Perfetto trace, and return the number of slices (activities). The file is written atomically.
 
     The required memory does not grow with the length of the run. Tables are read in parts, and rows are kept only for
     the duration of the longest transfer or computation.
 
-    Args:
-        run: the run.
-        path: the file; parent folders are created.
-        window: time window and devices.
-        show: callback for progress.
+    Only the time span and the devices of `window` are written. Parent folders of `path` are created. `show` is a
+    callback for progress.
 
     Raises:
         DataError: a table of the run is missing or unreadable, or the file cannot be written.
@@ -147,7 +144,7 @@ class _Trace:
 
 
 class Rounds:
-    """Writes each round as a slice, and the model average at its end as an event. All rounds are kept in memory."""
+    """Writes each round to a trace as a slice, and the model average at the end of each round as an instant event."""
 
     def __init__(self, run: RunRecords, file: BinaryIO, tracks: Tracks, window: Window) -> None:
         self._file, self._tracks, self._window = file, tracks, window
@@ -158,7 +155,7 @@ class Rounds:
         self._told = 0
 
     def names(self, started_ns: IntArray) -> IntArray:
-        """Return for each turn the name of the round in which it begins, or a generic name outside all rounds."""
+        """Return the name number of the round in which each turn begins, or of a generic name outside all rounds."""
         if not len(self.number):
             return np.full(len(started_ns), names.TURN)
         place = np.searchsorted(self._started_ns, started_ns, side="right") - 1
@@ -179,14 +176,14 @@ class Rounds:
         return len(number)
 
     def arrive(self, sent: Columns, shown: Mask) -> None:
-        """Record the updates among `sent` that reached the server. `shown` is a mask of the rows to include."""
+        """Record the updates in the transfers `sent` that reached the server; `shown` is a mask of rows to include."""
         chosen = (
             shown & (sent["direction"] == UPLINK) & (sent["receiver"] == SERVER) & (sent["loss_reason"] == CODE[""])
         )
         self._came = np.concatenate([self._came, np.stack([sent["ended_ns"], sent["transfer"]], axis=1)[chosen]])
 
     def write_averages(self, known_ns: int) -> None:
-        """Write the model averages of all rounds that end by `known_ns`. All arrivals until then must be recorded."""
+        """Write the model averages of all rounds that end by `known_ns`, the time up to which arrivals are recorded."""
         due = int(np.searchsorted(self.ended_ns, known_ns, side="right"))
         ended_ns = self.ended_ns[self._told : due]
         last = np.searchsorted(self._came[:, 0], ended_ns, side="right")
@@ -210,6 +207,6 @@ def _serving_cells(run: RunRecords) -> IntArray:
 
 
 def _grouped(transfer: IntArray, receiver: IntArray) -> list[tuple[int, IntArray]]:
-    """Return the receivers of each transfer. Rows must be in the order of transfers."""
+    """Return pairs (transfer number, receivers) from the columns `transfer` (sorted) and `receiver` of receptions."""
     numbers, first = np.unique(transfer, return_index=True)
     return list(zip(numbers.tolist(), np.split(receiver, first)[1:], strict=True))
