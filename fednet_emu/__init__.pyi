@@ -13,7 +13,7 @@ from fednet_emu.results.library import profiles as profiles
 from fednet_emu.results.library import scenarios as scenarios
 from fednet_emu.results.library import kinds as kinds
 from fednet_emu.algorithms.accountant import noise_for as noise_for
-from fednet_emu.learning.models.adapters import lora as Lora  # noqa: N812
+from fednet_emu.learning.models.adapters import add_lora_adapters as add_lora_adapters
 from fednet_emu.results.library import schema as schema
 from fednet_emu.results.run import Run as Run
 from fednet_emu.results.study import Study as Study
@@ -38,4 +38,4 @@ from fednet_emu.errors import DataError as DataError
 from fednet_emu.errors import Deadlock as Deadlock
 
 __version__: str
-__all__ = ["Flower", "Lora", "compare", "open"]  # for type checkers, to which another name is no public one by itself
+__all__ = ["Flower", "compare", "open"]  # for type checkers, to which another name is no public one by itself

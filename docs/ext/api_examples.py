@@ -15,8 +15,8 @@ EXAMPLES: dict[str, str] = {
     "profiles": 'fe.profiles(["pi-4b", "cortex-m4"])[["profile", "flop_per_s", "active_w"]]',
     "kinds": 'fe.kinds("network.uplink.access")["tdma"]',
     "noise_for": "fe.noise_for(4.0, delta=1e-5, rounds=200, rate=0.1)",
-    "Lora": (
-        'module = fe.Lora(network, rank=8, targets=["q_proj", "v_proj"], train=["score.*"])\n'
+    "add_lora_adapters": (
+        'module = fe.add_lora_adapters(network, rank=8, targets=["q_proj", "v_proj"], train=["score.*"])\n'
         'run = fe.run("quickstart", model=module)'
     ),
     "schema": 'import json\n\njson.dump(fe.schema(), open("scenario.schema.json", "w"))',

@@ -173,15 +173,15 @@ _MARGIN_DB, _STEP_DB = 10.0, 3.0
 _PREAMBLE_SYMBOLS, _LOW_RATE_S = 8, 16e-3
 
 
-def time_on_air_ns(size_byte: int, spreading: int, bandwidth_hz: float) -> int:
+def time_on_air_ns(size_byte: int, spreading_factor: int, bandwidth_hz: float) -> int:
     """Return the airtime in ns of a frame of `size_byte` bytes at code rate 4/5, with 8 preamble symbols and header.
 
     The formula, which includes the checksum, is from Semtech's data sheets of SX1276 (4.1.1.7) and SX1261 (6.1.4).
     """
-    symbol_s = (1 << spreading) / bandwidth_hz
+    symbol_s = (1 << spreading_factor) / bandwidth_hz
     slow = 2 if symbol_s >= _LOW_RATE_S else 0  # low data rate optimisation
-    needed_bit = max(8 * size_byte - 4 * spreading + 28 + 16, 0)
-    symbols = 8 + 5 * -(-needed_bit // (4 * (spreading - slow)))
+    needed_bit = max(8 * size_byte - 4 * spreading_factor + 28 + 16, 0)
+    symbols = 8 + 5 * -(-needed_bit // (4 * (spreading_factor - slow)))
     return round((_PREAMBLE_SYMBOLS + 4.25 + symbols) * symbol_s * 1e9)
 
 
@@ -193,15 +193,15 @@ def adapted(snr_db: float) -> int:
     factor. The Things Network is said to use this rule (not verified).
     Ignored here: the decrease of the transmit power after factor 7 is reached.
     """
-    spreading = 12
-    while spreading > 7 and snr_db - REQUIRED_DB[spreading] - _MARGIN_DB >= _STEP_DB:
-        spreading -= 1
-    return spreading
+    spreading_factor = 12
+    while spreading_factor > 7 and snr_db - REQUIRED_DB[spreading_factor] - _MARGIN_DB >= _STEP_DB:
+        spreading_factor -= 1
+    return spreading_factor
 
 
-def adapted_from_db(spreading: int) -> float:
+def adapted_from_db(spreading_factor: int) -> float:
     """Return the minimum SNR in dB at which LoRaWAN assigns this spreading factor or a lower one to a link."""
-    return REQUIRED_DB[12] if spreading == 12 else REQUIRED_DB[spreading + 1] + _MARGIN_DB + _STEP_DB
+    return REQUIRED_DB[12] if spreading_factor == 12 else REQUIRED_DB[spreading_factor + 1] + _MARGIN_DB + _STEP_DB
 
 
 _WIDTHS_HZ = (125e3, 250e3, 500e3)
@@ -210,7 +210,7 @@ _WIDTHS_HZ = (125e3, 250e3, 500e3)
 class LoneLora(Staircase):
     """Rate law of a LoRa device without collisions, averaged over its frames and the pauses between frames."""
 
-    spreading: tuple[int, ...]
+    spreading_factor: tuple[int, ...]
     """Spreading factors in decreasing order."""
 
     thresholds_db: tuple[float, ...]
@@ -224,7 +224,7 @@ class LoneLora(Staircase):
         width_hz = _WIDTHS_HZ[0]
         rates = [
             8 * (MOST_BYTE[each] - HEADER_BYTE) * self.duty_cycle / time_on_air_ns(MOST_BYTE[each], each, width_hz)
-            for each in self.spreading
+            for each in self.spreading_factor
         ]
         return [db_to_linear(each) for each in self.thresholds_db], [rate * NS_PER_S / width_hz for rate in rates]
 
@@ -247,7 +247,7 @@ class Lora(Access):
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     overlapping: ClassVar[bool] = True
 
-    spreading: Literal["adr", 7, 8, 9, 10, 11, 12] = "adr"
+    spreading_factor: Literal["adr", 7, 8, 9, 10, 11, 12] = "adr"
     """Spreading factor of all links. If `adr`, LoRaWAN's adaptation selects the factor of each link, and a broadcast
     uses the factor of its weakest receiver."""
 
@@ -270,9 +270,11 @@ class Lora(Access):
 
     @override
     def law(self, bandwidth_hz: float) -> LoneLora:
-        factors = tuple(reversed(MOST_BYTE)) if self.spreading == "adr" else (self.spreading,)
-        needed_db = adapted_from_db if self.spreading == "adr" else REQUIRED_DB.__getitem__
-        return LoneLora(spreading=factors, thresholds_db=tuple(map(needed_db, factors)), duty_cycle=self.duty_cycle)
+        factors = tuple(reversed(MOST_BYTE)) if self.spreading_factor == "adr" else (self.spreading_factor,)
+        needed_db = adapted_from_db if self.spreading_factor == "adr" else REQUIRED_DB.__getitem__
+        return LoneLora(
+            spreading_factor=factors, thresholds_db=tuple(map(needed_db, factors)), duty_cycle=self.duty_cycle
+        )
 
     @override
     def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
@@ -291,11 +293,12 @@ class Lora(Access):
         if not reached:
             return None
         snr_db = linear_to_db(min(leg.snr for leg in reached))
-        spreading = adapted(snr_db) if self.spreading == "adr" else self.spreading
-        net_bit = 8 * (MOST_BYTE[spreading] - HEADER_BYTE)
+        spreading_factor = adapted(snr_db) if self.spreading_factor == "adr" else self.spreading_factor
+        net_bit = 8 * (MOST_BYTE[spreading_factor] - HEADER_BYTE)
         count = max(-(-burst[0].size_bit // net_bit), 1)
         last_byte = HEADER_BYTE + -(-(burst[0].size_bit - (count - 1) * net_bit) // 8)
         frame_ns, last_ns = (
-            time_on_air_ns(size_byte, spreading, band.bandwidth_hz) for size_byte in (MOST_BYTE[spreading], last_byte)
+            time_on_air_ns(size_byte, spreading_factor, band.bandwidth_hz)
+            for size_byte in (MOST_BYTE[spreading_factor], last_byte)
         )
-        return Frames(spreading, count, frame_ns, last_ns)
+        return Frames(spreading_factor, count, frame_ns, last_ns)

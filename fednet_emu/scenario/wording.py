@@ -23,14 +23,17 @@ from fednet_emu.scenario.tree import KeyPath, path_text, show
 KEYS = {
     "dealt": "rank_assignment",
     "guard": "self_balancing",
+    "interference_db": "inr_db",
     "long_transfers": "fading_model",
     "loss": "on_lost_message",
     "lr_weights": "lr_lambda",
+    "min_height_m": "min_grazing_altitude_m",
     "movement_s": "position_update_s",
     "numerology_khz": "subcarrier_spacing_khz",
     "private_sgd": "dp_sgd",
     "spacing_khz": "subcarrier_spacing_khz",
     "spare": "unused_bandwidth",
+    "spreading": "spreading_factor",
     "train_loss": "worst_train_loss",
 }
 WORDS = {

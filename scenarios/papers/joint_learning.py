@@ -66,7 +66,7 @@ def planner(assignment: Any) -> ResourceBlocks:
     return ResourceBlocks(
         blocks=len(INTERFERENCE_W),
         block_hz=BLOCK_HZ,
-        interference_db=tuple(10 * np.log10(np.array(INTERFERENCE_W) / NOISE_W)),
+        inr_db=tuple(10 * np.log10(np.array(INTERFERENCE_W) / NOISE_W)),
         waterfall_db=10 * float(np.log10(THRESHOLD)),
         delay_s=DELAY_S,
         energy_j=ENERGY_J,

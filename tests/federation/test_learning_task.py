@@ -300,7 +300,7 @@ SCENARIO: dict[str, Any] = {
 def adapted(freeze: str | None = None) -> nn.Module:
     """A small GPT with adapters that are no longer zero."""
     names = ["c_attn", "c_fc"]
-    module = seeded_module(lambda: fe.Lora(Gpt(80, 5, 8, 1, 2), 2, targets=names, freeze=freeze), 5)
+    module = seeded_module(lambda: fe.add_lora_adapters(Gpt(80, 5, 8, 1, 2), 2, targets=names, freeze=freeze), 5)
     for name, part in module.named_parameters():
         if "lora_B" in name:
             nn.init.normal_(part, std=0.3, generator=torch.Generator().manual_seed(7))
@@ -325,7 +325,7 @@ def digest(module: nn.Module) -> str:
 )
 def test_only_adapters_and_the_head_travel(algorithm, sent):
     """A network of 64 tokens reads the digits; the frozen weights are in no message, and timing needs no training."""
-    module = fe.Lora(DigitReader(), 2, targets=["c_attn"], train=["score.*"])
+    module = fe.add_lora_adapters(DigitReader(), 2, targets=["c_attn"], train=["score.*"])
     kind = {"kind": algorithm} if isinstance(algorithm, str) else algorithm
     scenario = {**SCENARIO, "algorithm": {**SCENARIO["algorithm"], **kind}}
     run = fe.run(scenario, model=module, progress=False)

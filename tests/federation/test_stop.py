@@ -319,7 +319,7 @@ def test_fedl_takes_turns():
 
 def test_uploads_are_lost_as_often_as_the_plan_says():
     """Blocks with an interference at which q = 1 - exp(-m / x) is about a third lose about a third."""
-    noisy = "{kind: resource-blocks, blocks: 4, interference_db: [60, 60, 60, 60], waterfall_db: 10}"
+    noisy = "{kind: resource-blocks, blocks: 4, inr_db: [60, 60, 60, 60], waterfall_db: 10}"
     rate = "channel.rate={kind: shannon, min_efficiency_bps_hz: 0}"
     plan, up, _ = plan_and_uploads(run_small(*planned(noisy, rate, "stop.rounds=100"), timing_only=True))
     mean, n = plan["error"].mean(), len(up)

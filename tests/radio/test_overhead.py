@@ -333,31 +333,31 @@ with (Path(__file__).parent / "reference" / "link_lora_toa.csv").open(encoding="
 def test_frames_last_as_the_data_sheets_say():
     """All 17 worked frames to the microsecond; at 250 kHz half as long where both have the same rate optimisation."""
     for row in FRAMES:
-        size_byte, spreading = int(row["payload_byte"]), int(row["sf"])
+        size_byte, spreading_factor = int(row["payload_byte"]), int(row["sf"])
         told_ns = float(row["time_on_air_ms"]) * 1e6
-        assert time_on_air_ns(size_byte, spreading, 125e3) == told_ns
-        if spreading < 11:
-            assert time_on_air_ns(size_byte, spreading, 250e3) == told_ns / 2
+        assert time_on_air_ns(size_byte, spreading_factor, 125e3) == told_ns
+        if spreading_factor < 11:
+            assert time_on_air_ns(size_byte, spreading_factor, 250e3) == told_ns / 2
 
     assert len(FRAMES) == 17
 
 
 @pytest.mark.parametrize(
-    ("snr_db", "spreading"),
+    ("snr_db", "spreading_factor"),
     [(-30, 12), (-7.1, 12), (-6.9, 11), (-4.6, 11), (-4.4, 10), (0.6, 8), (2.9, 8), (3.1, 7)],
 )
-def test_adaptation_takes_steps_of_3_db_beyond_a_margin_of_10_db(snr_db, spreading):
+def test_adaptation_takes_steps_of_3_db_beyond_a_margin_of_10_db(snr_db, spreading_factor):
     """At -7 dB the margin at spreading factor 12 (-20 dB) is 3 dB: one step, and 0.5 dB are left."""
-    assert adapted(snr_db) == spreading
+    assert adapted(snr_db) == spreading_factor
 
 
-@pytest.mark.parametrize("spreading", [7, 8, 9, 10, 11])
-def test_the_threshold_of_a_factor_is_where_adaptation_reaches_it(spreading):
+@pytest.mark.parametrize("spreading_factor", [7, 8, 9, 10, 11])
+def test_the_threshold_of_a_factor_is_where_adaptation_reaches_it(spreading_factor):
     """From there on it has that factor, just below the next one; above 10.5 dB more than it needs."""
-    threshold_db = adapted_from_db(spreading)
+    threshold_db = adapted_from_db(spreading_factor)
 
-    assert [adapted(threshold_db + 1e-6), adapted(threshold_db - 1e-6)] == [spreading, spreading + 1]
-    assert threshold_db == pytest.approx(REQUIRED_DB[spreading] + 10.5)
+    assert [adapted(threshold_db + 1e-6), adapted(threshold_db - 1e-6)] == [spreading_factor, spreading_factor + 1]
+    assert threshold_db == pytest.approx(REQUIRED_DB[spreading_factor] + 10.5)
 
 
 REFERENCE = Path(__file__).parent / "reference"

@@ -199,7 +199,7 @@ class Lora(Component):
         layer.register_forward_hook(_with_adapter)
 
 
-def lora(
+def add_lora_adapters(
     module: nn.Module,
     rank: int = 8,
     *,

@@ -37,7 +37,7 @@ class ResourceBlocks(Planner):
     """Number of resource blocks; 12 in the paper."""
     block_hz: float | None = Field(None, gt=0)
     """Width of an uplink block in Hz, if the blocks do not fill the band; null to divide the band into equal blocks."""
-    interference_db: tuple[float, ...] = ()
+    inr_db: tuple[float, ...] = ()
     """Interference power relative to the noise power in each block, in dB; empty for no interference."""
     waterfall_db: float = 0.023
     """Waterfall threshold m in dB; an upload at the SINR x is lost with probability 1 - exp(-m / x)."""
@@ -54,14 +54,12 @@ class ResourceBlocks(Planner):
 
     @model_validator(mode="after")
     def _one_for_each_block(self) -> Self:
-        if self.interference_db and len(self.interference_db) != self.blocks:
-            raise ValueError(
-                f"interference_db is not one for each block, got {len(self.interference_db)} for {self.blocks} blocks"
-            )
+        if self.inr_db and len(self.inr_db) != self.blocks:
+            raise ValueError(f"inr_db is not one for each block, got {len(self.inr_db)} for {self.blocks} blocks")
         return self
 
     def plan(self, round_: Round) -> Grant[Array]:
-        noise = 1.0 + exp10(np.array(self.interference_db) / 10.0) if self.interference_db else np.ones(self.blocks)
+        noise = 1.0 + exp10(np.array(self.inr_db) / 10.0) if self.inr_db else np.ones(self.blocks)
         part = self._part(round_)
         sinr = round_.snr[:, None] / (part * noise)
         air_s = self.air_s(round_, sinr)

@@ -29,7 +29,7 @@ class SatelliteEdges(Edges):
     """Neighbours of a satellite. ring: the satellites directly ahead and behind in the same orbital plane. grid: in
     addition, the satellites at the same position in the adjacent planes; the first and the last plane of a `star` are
     not adjacent. all: every satellite in sight."""
-    min_height_m: float = Field(8.0e4, ge=0, le=1e6)
+    min_grazing_altitude_m: float = Field(8.0e4, ge=0, le=1e6)
     """Minimum height in m at which the line of sight between two satellites must pass above a sphere with a radius of
     6371 km. At lower heights, the atmosphere bends and absorbs signals."""
 
@@ -43,13 +43,13 @@ class SatelliteEdges(Edges):
         elif self.neighbours != "all" and (each := scenario.devices.count // mobility.planes) > 1:
             radius_m = MEAN_RADIUS_M + mobility.height_m
             dip_m = radius_m * math.cos(math.pi / each) - MEAN_RADIUS_M
-            if dip_m < self.min_height_m:
-                least = (MEAN_RADIUS_M + self.min_height_m) / radius_m
+            if dip_m < self.min_grazing_altitude_m:
+                least = (MEAN_RADIUS_M + self.min_grazing_altitude_m) / radius_m
                 fewest = (
                     f"take {math.ceil(math.pi / math.acos(least) - 1e-12)} or more per plane, or " if least < 1 else ""
                 )
                 what = f"a ring of {each} at {mobility.height_m / 1e3:.4g} km dips to {dip_m / 1e3:.3g} km"
-                limit = f"below min_height_m {self.min_height_m / 1e3:.3g} km at all times"
+                limit = f"below min_grazing_altitude_m {self.min_grazing_altitude_m / 1e3:.3g} km at all times"
                 yield "", f"{what}, {limit}; {fewest}lower it"
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:
@@ -60,7 +60,7 @@ class SatelliteEdges(Edges):
         )
 
         def edges(group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
-            kept = in_sight(sky, sender, receiver, at_s, self.min_height_m)
+            kept = in_sight(sky, sender, receiver, at_s, self.min_grazing_altitude_m)
             return sender[kept], receiver[kept]
 
         return edges
@@ -82,8 +82,8 @@ class SatelliteEdges(Edges):
         return both[:, 0], both[:, 1]
 
 
-def in_sight(sky: SatelliteView, sender: IntArray, receiver: IntArray, at_s: float, min_height_m: float) -> Mask:
-    """Return the mask [pairs] of satellite pairs whose line of sight passes at least `min_height_m` above the Earth."""
+def in_sight(sky: SatelliteView, sender: IntArray, receiver: IntArray, at_s: float, min_altitude_m: float) -> Mask:
+    """Return the mask [pairs] of satellite pairs whose line of sight stays `min_altitude_m` or more above the Earth."""
     place_m = sky.orbits.positions_m(np.arange(sky.count), at_s)
     one, way = place_m[sender], place_m[receiver] - place_m[sender]
     length2 = way[:, 0] ** 2 + way[:, 1] ** 2 + way[:, 2] ** 2
@@ -91,5 +91,5 @@ def in_sight(sky: SatelliteView, sender: IntArray, receiver: IntArray, at_s: flo
     share = np.clip(-along / length2, 0.0, 1.0)
     nearest = one + share[:, None] * way
     height_m = np.sqrt(nearest[:, 0] ** 2 + nearest[:, 1] ** 2 + nearest[:, 2] ** 2) - MEAN_RADIUS_M
-    seen: Mask = height_m >= min_height_m - 1e-6
+    seen: Mask = height_m >= min_altitude_m - 1e-6
     return seen

@@ -93,7 +93,7 @@ def fedl(physics: Physics, planner: Any, invited: list[int]) -> Plans:
 
 def resource_blocks(physics: Physics, planner: Any, invited: list[int]) -> Plans:
     """Of all ways to give each at most one block, the one with most samples that arrive; all have as many."""
-    noise = [1 + 10 ** (level_db / 10) for level_db in planner.interference_db] or [1.0] * planner.blocks
+    noise = [1 + 10 ** (level_db / 10) for level_db in planner.inr_db] or [1.0] * planner.blocks
     share, powers = 1 / planner.blocks, physics.powers
     worth, air_s, error = {}, {}, {}
     for k in invited:

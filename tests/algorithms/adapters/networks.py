@@ -17,7 +17,9 @@ class Adapted(nn.Module):
 
     def __init__(self, features: int, outputs: int, rank: int, base: Any = "float32") -> None:
         super().__init__()
-        self.layer = fe.Lora(nn.Linear(features, outputs), rank, targets=["*"], alpha=4, train=["bias"], base=base)
+        self.layer = fe.add_lora_adapters(
+            nn.Linear(features, outputs), rank, targets=["*"], alpha=4, train=["bias"], base=base
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         scores: Tensor = self.layer(x.flatten(1))

@@ -97,7 +97,7 @@ def test_a_transposed_layer_grows_by_the_transposed_product():
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x @ self.weight
 
-    model = FlatModel(nn.Sequential(fe.Lora(Conv1D(), 1, targets=["*"])), "cross-entropy", (3,))
+    model = FlatModel(nn.Sequential(fe.add_lora_adapters(Conv1D(), 1, targets=["*"])), "cross-entropy", (3,))
     adapters, x = Adapters(model), torch.eye(3)
     w = torch.arange(6.0)
     own = adapters.part(1)
@@ -257,7 +257,7 @@ def test_a_run_is_a_plain_loop(engine: str, tmp_path: Path) -> None:
 def test_alone_it_is_fedavg() -> None:
     """One device, one round: the same function as FedIT, though its weights have moved and its adapters have not."""
     one = {**SCENARIO, "devices": {**SCENARIO["devices"], "count": 1}}
-    module = fe.Lora(DigitReader(), 2, targets=["c_attn"], train=["score.*"])
+    module = fe.add_lora_adapters(DigitReader(), 2, targets=["c_attn"], train=["score.*"])
     own = {"lr": 1.0, "local_steps": 4, "cohort": 1}
     runs = [
         fe.run({**one, "algorithm": algorithm}, model=module, progress=False)

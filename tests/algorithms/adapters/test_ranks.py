@@ -139,7 +139,7 @@ def ranked(kind: str, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", ["hetlora", "flexlora"])
 def test_each_device_sends_its_rank(kind):
     """Both ways, r x (32 + 96) numbers and the head of 180; by speed, the slower device has the lower rank."""
-    module = fe.Lora(DigitReader(), 2, targets=["c_attn"], train=["score.*"])
+    module = fe.add_lora_adapters(DigitReader(), 2, targets=["c_attn"], train=["score.*"])
     sizes = {1: 32 * (128 + 180), 2: 32 * (256 + 180)}
     devices = {**SCENARIO["devices"], "speed": {"kind": "list", "flop_per_s": [2e9, 1e9]}}
     for dealt, given, ranks in (

@@ -242,7 +242,7 @@ def network(factor: float) -> FlatModel:
     module = seeded_module(lambda: nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)), 5).double()
     for layer in (module[0], module[2]):
         layer.weight.data *= factor
-    return FlatModel(fe.Lora(module, 2, targets=["*"], train=["*.bias"]), "cross-entropy", (6,))
+    return FlatModel(fe.add_lora_adapters(module, 2, targets=["*"], train=["*.bias"]), "cross-entropy", (6,))
 
 
 def data() -> TrainData:
@@ -336,5 +336,5 @@ def test_models_without_adapters_have_no_base():
     assert FlatModel(nn.Linear(3, 2), "cross-entropy", (3,)).base_size == 0
     module = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3))
     module[1].weight = module[0].weight
-    adapted = fe.Lora(module, 1, targets=["*"], train=["2.weight"])
+    adapted = fe.add_lora_adapters(module, 1, targets=["*"], train=["2.weight"])
     assert FlatModel(adapted, "cross-entropy", (3,)).base_size == 0

@@ -105,7 +105,7 @@ def test_adapters_are_those_of_peft():
     """Outputs and gradients of the same A and B are equal, of dense layers stored either way."""
     peft = pytest.importorskip("peft", reason="needs peft: make test-transformers")
     plain = seeded_module(lambda: TransformersModel(config=SMALL).build((8,), 30), 1)
-    ours = fe.Lora(plain, 2, targets=["c_attn", "lm_head"], alpha=6)
+    ours = fe.add_lora_adapters(plain, 2, targets=["c_attn", "lm_head"], alpha=6)
     settings = peft.LoraConfig(r=2, lora_alpha=6, lora_dropout=0.0, target_modules=["c_attn", "lm_head"])
     theirs = peft.inject_adapter_in_model(settings, copy.deepcopy(plain))
     named, x = dict(theirs.named_parameters()), torch.arange(16).view(2, 8)

@@ -54,7 +54,7 @@ def trained(module: nn.Module) -> dict[str, nn.Parameter]:
 def test_adapters_have_the_sizes_that_the_library_peft_counts(layers, m, n, rank, a, b):
     """Without memory for any weight; FFA-LoRA trains B alone."""
     stack = nn.ModuleList(nn.Linear(n, m, bias=False, device="meta") for _ in range(layers))
-    both, ffa = (fe.Lora(stack, rank, targets=["*"], freeze=freeze) for freeze in (None, "A"))
+    both, ffa = (fe.add_lora_adapters(stack, rank, targets=["*"], freeze=freeze) for freeze in (None, "A"))
 
     sizes = {part: sum(its.numel() for name, its in trained(both).items() if part in name) for part in ("_A", "_B")}
     assert sizes == {"_A": a, "_B": b}
@@ -71,7 +71,7 @@ def test_adapters_have_the_sizes_that_the_library_peft_counts(layers, m, n, rank
 )
 def test_adapters_cost_what_their_gradients_need(rank, targets, parameters, forward, both):
     """As GPT-2 of transformers with peft: 31 % less than training all, since gradients still pass through W."""
-    model = FlatModel(fe.Lora(gpt(), rank, targets=targets), "next-token", (64,), 96)
+    model = FlatModel(fe.add_lora_adapters(gpt(), rank, targets=targets), "next-token", (64,), 96)
     whole = FlatModel(gpt(), "next-token", (64,), 96)
 
     assert (whole.forward_flop_per_sample, whole.flop_per_sample) == (15_466_496, 46_399_488)
@@ -85,7 +85,7 @@ def test_adapters_cost_what_their_gradients_need(rank, targets, parameters, forw
 def test_an_adapter_adds_its_product_to_the_weights():
     """W + alpha / rank B A, by a network with these weights; at the start it is the network, bit by bit."""
     plain, x = gpt().double(), torch.arange(128).view(2, 64) % 96
-    module = fe.Lora(plain, 2, targets=["h.1.*"], alpha=6)
+    module = fe.add_lora_adapters(plain, 2, targets=["h.1.*"], alpha=6)
     assert torch.equal(module(x), plain(x))
     assert all("lora" in name for name in trained(module))
 
@@ -101,7 +101,7 @@ def test_an_adapter_adds_its_product_to_the_weights():
 
 def test_a_is_drawn_from_its_range_and_b_is_zero():
     """Uniform within 1 / sqrt(n), as the layers of PyTorch are."""
-    module = fe.Lora(nn.Linear(10_000, 3), 4, targets=["*"])
+    module = fe.add_lora_adapters(nn.Linear(10_000, 3), 4, targets=["*"])
 
     size = module.lora_A.detach().abs()
     assert size.max().item() == pytest.approx(0.01, rel=1e-3)
@@ -111,7 +111,7 @@ def test_a_is_drawn_from_its_range_and_b_is_zero():
 
 def test_ffa_keeps_a_and_a_head_is_trained_beside():
     """What is trained: B of each target, and what `train` names."""
-    module = fe.Lora(gpt(), 2, targets=["c_attn"], freeze="A", train=["lm_head.*", "norm.weight"])
+    module = fe.add_lora_adapters(gpt(), 2, targets=["c_attn"], freeze="A", train=["lm_head.*", "norm.weight"])
 
     assert list(trained(module)) == ["h.0.c_attn.lora_B", "h.1.c_attn.lora_B", "norm.weight", "lm_head.weight"]
 
@@ -119,7 +119,7 @@ def test_ffa_keeps_a_and_a_head_is_trained_beside():
 def test_adapters_count_where_pytorch_has_a_fast_path():
     """A transformer layer gives the same in evaluation, where PyTorch would read the weights by itself."""
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True).double()
-    module, x = fe.Lora(layer, 2, targets=["linear1"]), torch.randn(3, 5, 8).double()
+    module, x = fe.add_lora_adapters(layer, 2, targets=["linear1"]), torch.randn(3, 5, 8).double()
     nn.init.normal_(module.linear1.lora_B)
 
     with torch.no_grad():
@@ -132,7 +132,7 @@ def test_adapters_count_where_pytorch_has_a_fast_path():
 
 def test_frozen_weights_exist_once_for_all_threads():
     """In each life, and in each copy for a thread that stacks jobs; adapters are copies."""
-    model = FlatModel(fe.Lora(gpt(), 2, targets=["c_attn"]), "next-token", (64,), 96)
+    model = FlatModel(fe.add_lora_adapters(gpt(), 2, targets=["c_attn"]), "next-token", (64,), 96)
     frozen = {its.data_ptr() for its in model.constants}
     modules = [model.live().module, model.live().module, model.copied()._module]
 
@@ -145,7 +145,7 @@ def test_frozen_weights_exist_once_for_all_threads():
 
 def test_a_model_travels_without_its_frozen_weights():
     """Its file has no room for them; read with others in their place, it computes with these."""
-    model = FlatModel(fe.Lora(gpt(), 2, targets=["c_attn"]), "next-token", (64,), 96)
+    model = FlatModel(fe.add_lora_adapters(gpt(), 2, targets=["c_attn"]), "next-token", (64,), 96)
     constants, x = model.constants, torch.arange(64)[None]
     text = without_constants(model, constants)
     assert len(text) < 4 * model.size + 40_000 < 4 * sum(its.numel() for its in constants)
@@ -227,7 +227,7 @@ def test_only_frozen_weights_of_dense_layers_change():
     """Not the embeddings, norms and biases, nor a layer that is trained or has the weights of an embedding."""
     plain = Gpt(16, 8, 64, 2, 2)
     plain.lm_head.weight = plain.wte.weight
-    module = fe.Lora(plain, 2, targets=["c_attn"], train=["h.0.c_fc.*"], base="nf4")
+    module = fe.add_lora_adapters(plain, 2, targets=["c_attn"], train=["h.0.c_fc.*"], base="nf4")
 
     before = plain.state_dict()
     changed = {
@@ -237,7 +237,9 @@ def test_only_frozen_weights_of_dense_layers_change():
     assert changed == dense - {"h.0.c_fc.weight"}
     name = "h.1.c_back.weight"
     assert torch.equal(module.get_parameter(name), Nf4().read(before[name]))
-    assert torch.equal(fe.Lora(module, 2, targets=["c_fc"]).get_parameter(name), module.get_parameter(name))
+    assert torch.equal(
+        fe.add_lora_adapters(module, 2, targets=["c_fc"]).get_parameter(name), module.get_parameter(name)
+    )
 
 
 def test_what_is_shipped_is_counted_before_there_are_adapters():
@@ -250,11 +252,11 @@ def test_what_is_shipped_is_counted_before_there_are_adapters():
     for freeze in (None, "A"):
         for base, bit in (("nf4", dense * 4.5 + 16), ("float32", dense * 32)):
             settings: dict[str, Any] = {"targets": ["c_attn"], "train": ["score.*"], "freeze": freeze}
-            module = fe.Lora(DigitReader(), 2, base={"kind": base, "ship": True}, **settings)
+            module = fe.add_lora_adapters(DigitReader(), 2, base={"kind": base, "ship": True}, **settings)
             assert shipped_bit(module) == bit + 32 * other
             assert FlatModel(nn.Sequential(module), "cross-entropy", (1, 8, 8)).shipped_bit == shipped_bit(module)
-            assert shipped_bit(fe.Lora(DigitReader(), 2, base=base, **settings)) == 0
-            assert shipped_bit(fe.Lora(module, 2, targets=["c_fc"])) == 0
+            assert shipped_bit(fe.add_lora_adapters(DigitReader(), 2, base=base, **settings)) == 0
+            assert shipped_bit(fe.add_lora_adapters(module, 2, targets=["c_fc"])) == 0
 
 
 def test_a_network_without_memory_has_its_bits():
@@ -328,7 +330,7 @@ def test_a_message_of_a_given_size_brings_it_too():
 def test_a_run_trains_on_what_was_stored():
     """The final model has the frozen weights as NF4 reads them, and no message of it if the base was there before."""
     plain = DigitReader()
-    module = fe.Lora(plain, 2, targets=["c_attn"], train=["score.*"], base="nf4")
+    module = fe.add_lora_adapters(plain, 2, targets=["c_attn"], train=["score.*"], base="nf4")
     run = fe.run(SCENARIO, model=module, progress=False)
 
     name = "gpt.h.0.c_fc.weight"
@@ -356,7 +358,7 @@ def test_without_a_server_nothing_can_be_shipped(kind, ships, tmp_path):
 @pytest.mark.parametrize("kind", ["local", "splitfed"])
 def test_a_given_network_cannot_be_shipped_without_a_server(kind):
     """It is said when the run is built."""
-    module = fe.Lora(DigitReader(), 2, targets=["c_attn"], base={"kind": "nf4", "ship": True})
+    module = fe.add_lora_adapters(DigitReader(), 2, targets=["c_attn"], base={"kind": "nf4", "ship": True})
     split = {"cut": 1} if kind == "splitfed" else {}
     algorithm, server = {"kind": kind, "lr": 0.1, **split}, {"server": {"flop_per_s": 1e9}} if split else {}
     with pytest.raises(ScenarioError, match=rf"model: with {kind} .*got a base with ship"):

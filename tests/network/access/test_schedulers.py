@@ -212,15 +212,15 @@ def test_who_stays_is_no_longer_disturbed(lora):
 
 def test_a_message_of_one_frame_takes_that_frame(lora):
     """An empty one has a header: 13 bytes in 46.3 ms at factor 7, 82.4 + 10.2 ms at 8."""
-    (seven,) = lora(Lora(spreading=7)).play((0.0, 0, 0))
-    (eight,) = lora(Lora(spreading=8)).play((0.0, 0, 0))
+    (seven,) = lora(Lora(spreading_factor=7)).play((0.0, 0, 0))
+    (eight,) = lora(Lora(spreading_factor=8)).play((0.0, 0, 0))
 
     assert [seven.ended_s, eight.ended_s] == pytest.approx([0.046336, 0.082432], abs=1e-9)
 
 
 @pytest.mark.parametrize(("snr_db", "access", "lost"), [
     (-19.9, Lora(), ""), (-20.1, Lora(), "unreachable"),
-    (-12.4, Lora(spreading=9), ""), (-12.6, Lora(spreading=9), "unreachable"),
+    (-12.4, Lora(spreading_factor=9), ""), (-12.6, Lora(spreading_factor=9), "unreachable"),
 ])  # fmt: skip
 def test_below_what_a_factor_needs_nothing_arrives(lora, snr_db, access, lost):
     """Factor 12 needs -20 dB, 9 needs -12.5 dB."""

@@ -147,7 +147,7 @@ def test_the_device_with_most_samples_gets_the_quiet_block():
     """Two devices with the same link: q = 1 - exp(-m (I + N) / (P h)); one block has I = 10 N."""
     round_ = random_round(0, 2, PRACTICAL)
     round_ = replace(round_, snr=np.array([20.0, 20.0]), weight=np.array([10.0, 90.0]))
-    grants = ResourceBlocks(blocks=2, interference_db=(-60.0, 10.0), waterfall_db=0.0).plan(round_)
+    grants = ResourceBlocks(blocks=2, inr_db=(-60.0, 10.0), waterfall_db=0.0).plan(round_)
 
     assert grants.noise == pytest.approx([11.0, 1.0], rel=1e-5)
     assert grants.error == pytest.approx([1 - np.exp(-11 / 40), 1 - np.exp(-1 / 40)], rel=1e-5)
@@ -249,9 +249,9 @@ def chen_round(distance_m, rng=None):
 
 def chen_planner(blocks, **more):
     """Limits of 0.5 s for download and upload and of 3 mJ; thresholds of 1.08."""
-    interference_db = tuple(10 * np.log10(1e-6 * x / 1e-14) for x in CHEN_BLOCKS[blocks])
+    inr_db = tuple(10 * np.log10(1e-6 * x / 1e-14) for x in CHEN_BLOCKS[blocks])
     limits = {"delay_s": 0.5, "energy_j": 0.003, "waterfall_db": 10 * np.log10(1.08)}
-    return ResourceBlocks(blocks=blocks, block_hz=1e6, interference_db=interference_db, **limits, **more)
+    return ResourceBlocks(blocks=blocks, block_hz=1e6, inr_db=inr_db, **limits, **more)
 
 
 def arriving(round_, grants):

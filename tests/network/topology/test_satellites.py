@@ -141,7 +141,8 @@ def test_d_psgd_plays_over_a_ring() -> None:
     [
         (
             (*SPACE, *LINKS, "devices.count=8", "devices.mobility.height_m=5.5e+5"),
-            "a ring of 8 at 550 km dips to 23.2 km, below min_height_m 80 km at all times; take 9 or more per plane",
+            "a ring of 8 at 550 km dips to 23.2 km, below min_grazing_altitude_m 80 km at all times; "
+            "take 9 or more per plane",
         ),
         (LINKS, "joins satellites, got static mobility"),
         (SPACE[:3], "satellites set, got walker with availability: always"),
