@@ -41,8 +41,8 @@ from fednet_emu.federation import Deferred, Device, Federation, Process, Sgd, Sg
 _CLOSE = 1e-10
 _LEAST_BETA = 1e-5
 NOMINAL = (0.0, _LEAST_BETA, 0.0, 1.0, 1.0)
-"""Values of rho, beta, delta and two losses that a timing-only run, which trains nothing, assumes; with these values
-tau grows to its maximum."""
+"""Values that a timing-only run assumes instead of training: rho, beta, delta, and the losses of the sent and the best
+model. With these values, tau grows to its maximum."""
 
 
 class Cost(NamedTuple):

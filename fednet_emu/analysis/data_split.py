@@ -83,7 +83,11 @@ class Part:
         return np.argsort(key, kind="stable")
 
     def frame(self, part: str) -> pd.DataFrame:
-        """Return a table with one row for each device and label, or for each device; `part` is `train` or `test`."""
+        """Return the numbers of samples as rows of the table `data_split`; `part` is `train` or `test`.
+
+        If samples have labels, there is one row for each device and each label of its samples. Otherwise, there is one
+        row for each device, with quantiles of the targets if samples have targets.
+        """
         import pandas as pd
 
         if self.counts is not None:

@@ -89,12 +89,12 @@ def counted(number: int, noun: str) -> str:
 
 
 def format_bits(size_bit: float) -> str:
-    """Return a number of bits as text with three significant digits and a decimal prefix, as in `12.3 Mbit`."""
+    """Return a number of bits as text with three significant digits and an SI prefix, as in `12.3 Mbit`."""
     return _three_digits(size_bit, BITS)
 
 
 def format_energy(energy_j: float) -> str:
-    """Return an energy in joules as text with three significant digits and a decimal prefix, as in `4.56 J`."""
+    """Return an energy in joules as text with three significant digits and an SI prefix, as in `4.56 J`."""
     return _three_digits(energy_j, ENERGIES)
 
 

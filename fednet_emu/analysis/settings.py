@@ -23,7 +23,7 @@ MANY = 4
 """Minimum number of settings for which the names of the axes are in the heading of a legend instead of in each label.
 """
 PREFIXED = frozenset({"Hz", "bit", "bit/s", "FLOP/s", "W", "J"})
-"""Units that may have decimal prefixes in the names of levels."""
+"""Units that may have an SI prefix, such as k or M, in the name of a level (a value of an axis of the study)."""
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "\u00b5"), (1e-9, "n"))
 
 
@@ -181,7 +181,7 @@ class Names:
 
 
 def with_unit(value: float, unit: str) -> str:
-    """Return a value with its unit as text, such as `1 MHz`. Only units in `PREFIXED` can have a decimal prefix."""
+    """Return a value with its unit as text, such as `1 MHz`. Only units in `PREFIXED` can have an SI prefix."""
     size, prefix = 1.0, ""
     if unit in PREFIXED and value:
         size, prefix = next((pair for pair in PREFIXES if abs(value) >= pair[0]), PREFIXES[-1])

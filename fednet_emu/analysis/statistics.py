@@ -181,7 +181,7 @@ Steps = tuple[Array, Array]
 
 
 class Band(NamedTuple):
-    """Mean score of several runs against the cost, with a pointwise 95 % band. All arrays have the shape [points]."""
+    """Mean score of several runs against the cost, with a pointwise 95 % confidence band. All arrays are [points]."""
 
     spent: Array
     """Costs at which the mean and the band are evaluated, in ascending order."""
@@ -198,7 +198,10 @@ class Band(NamedTuple):
 
 
 def band(runs: Sequence[Steps], spent: Array) -> Band:
-    """Return the mean score of `runs`, which are step functions, and its 95 % band at the costs `spent` [points]."""
+    """Return the mean score of several runs, and its pointwise 95 % confidence band.
+
+    `runs` are step functions of the cost. `spent` contains the costs [points] at which mean and band are evaluated.
+    """
     ends = np.array([cost[-1] for cost, _ in runs])
     limits = mean_intervals(np.stack([step_values(cost, score, spent) for cost, score in runs]))
     return Band(spent, *limits, (ends[:, None] >= spent).sum(axis=0))

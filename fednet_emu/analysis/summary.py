@@ -30,7 +30,8 @@ def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _neighbours(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield rows (title, text) about the files and delays of each class of other users (background traffic).
 
-    Additional rows distinguish files that arrived while the federation was sending from all other files.
+    If files arrived while the federation was sending in the same direction, two further rows follow: one with the
+    delays of these files, and one with the delays of all other files.
     """
     for name, its in summary.get("traffic", {}).items():
         files = f"{its['files']:,} files, {its['unfinished']:,} unfinished, {its['lost']:,} lost"

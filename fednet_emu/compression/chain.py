@@ -23,9 +23,9 @@ class Chain(Compression):
     """Compression in several stages, each of which encodes the entries that the previous stage selects.
 
     Sparse ternary compression (Sattler et al., see `top-k`) is top-k followed by sign. Error feedback applies to the
-    chain as a whole. If it is used, the output of the chain is divided by 1 + omega. For a stage C with random
-    rounding, this number is the upper bound on E|C(v)|^2 / |v|^2, as in Basu, Data, Karakus, Diggavi:
-    "Qsparse-local-SGD", NeurIPS 2019, https://arxiv.org/abs/1906.02367.
+    chain as a whole. With error feedback, the decoded vector C(v) is divided by 1 + omega, an upper bound on E|C(v)|^2
+    / |v|^2, as in Basu, Data, Karakus, Diggavi: "Qsparse-local-SGD", NeurIPS 2019, https://arxiv.org/abs/1906.02367.
+    The bound is the product of the bounds of all stages; a deterministic stage has the bound 1.
     """
 
     stages: tuple[AnyStage, ...] = Field((TopK(), Qsgd()), min_length=1)

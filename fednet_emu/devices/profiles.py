@@ -50,26 +50,29 @@ class ProfileRadio(Component):
 
 
 class Evidence(Component):
-    """Kind of evidence for each numeric field of a profile; null if the field is null."""
+    """Kind of evidence for each numeric field of a profile; null if the field is null.
+
+    The kinds are `measured`, `derived`, `table`, `recalled` and `assumed`, in descending order of quality.
+    """
 
     flop_per_s: Mark
-    """Evidence for the speed."""
+    """Kind of evidence for the training speed."""
     overhead_s: Mark | None = None
-    """Evidence for the fixed time of a computation."""
+    """Kind of evidence for the fixed time of a computation."""
     active_w: Mark | None = None
-    """Evidence for the power while computing."""
+    """Kind of evidence for the power while computing."""
     idle_w: Mark | None = None
-    """Evidence for the idle power."""
+    """Kind of evidence for the idle power."""
     transmit_w: Mark | None = None
-    """Evidence for the power while sending."""
+    """Kind of evidence for the power while sending."""
     receive_w: Mark | None = None
-    """Evidence for the power while receiving."""
+    """Kind of evidence for the power while receiving."""
     max_dbm: Mark | None = None
-    """Evidence for the radiated power that belongs to `transmit_w`."""
+    """Kind of evidence for the radiated power that belongs to `transmit_w`."""
     amplifier_efficiency: Mark | None = None
-    """Evidence for the efficiency of the amplifier."""
+    """Kind of evidence for the efficiency of the amplifier."""
     memory_bytes: Mark | None = None
-    """Evidence for the memory size."""
+    """Kind of evidence for the memory size."""
 
 
 class Profile(Component):

@@ -191,12 +191,14 @@ class Uploads:
         self._senders: dict[int, _Sender] = {}
 
     def message(self, device: int, payload: Any, since: Since, kept: float | None = None) -> tuple[Any, int]:
-        """Return the payload that the server decodes, and the size in bits of the message.
+        """Return the payload that the server decodes from the message of `device`, and its size in bits.
 
-        Until a message arrives, further calls with the same payload and `since` return the same message.
+        `since` gives the model from which each part of the payload is sent as a difference, see `Base`. If `kept` is
+        given, a sparse scheme keeps this share of the entries. Until the message has arrived, further calls with the
+        same payload and `since` return the same message.
 
         Raises:
-            ValueError: `since` does not have one entry for each element of the payload.
+            ValueError: `since` does not have one entry for each part of the payload.
         """
         alone = not isinstance(payload, tuple)
         parts, bases = (payload,) if alone else payload, since if isinstance(since, tuple) else (since,)

@@ -102,7 +102,11 @@ class Flower(FlowerApp):
         return AppFolder.read(self.app).fused(self.run_config)
 
     def home(self) -> AbstractContextManager[None]:
-        """Return a context manager inside which the modules in the app's folder are imported again."""
+        """Return a context manager inside which the modules in the app's folder can be imported.
+
+        On entry, loaded modules with the same names are hidden, so the app's modules are always imported anew. On exit,
+        the app's modules are removed, and the hidden modules are restored.
+        """
         from fednet_emu.flower.loading import importable
 
         return importable(AppFolder.read(self.app).path)

@@ -22,7 +22,7 @@ from fednet_emu.records.reasons import add_reason
 
 
 class Sent(Protocol):
-    """Protocol of the attributes that all messages have, both on the air and on the backhaul."""
+    """Interface (`typing.Protocol`) of a message, on the air or on the backhaul."""
 
     size_bit: int
     requested_ns: int
@@ -30,7 +30,7 @@ class Sent(Protocol):
 
 
 class SentOnAir(Sent, Protocol):
-    """Protocol of a message on the air, between a device and the server or between two devices."""
+    """Interface of a message on the air, between a device and the server or between two devices."""
 
     sender: int
     receiver: int

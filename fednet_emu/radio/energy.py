@@ -27,9 +27,9 @@ class Transmitter(NamedTuple):
     def of_whole(cls, whole_w: float, at_w: float, efficiency: float | None) -> Self:
         """Return a transmitter that draws `whole_w` in W while it radiates `at_w` in W.
 
-        If `efficiency` is None, the drawn power does not depend on the radiated power, and is at least `at_w`.
-        Otherwise, `efficiency` gives the power of the amplifier, and the circuits draw the remainder of `whole_w`, at
-        least 0.
+        If `efficiency` is None, it draws max(`whole_w`, `at_w`) at any radiated power. Otherwise, the amplifier draws
+        the radiated power divided by `efficiency`, and the circuits draw the constant remainder of `whole_w`, which is
+        `whole_w` - `at_w` / `efficiency`, or 0 if this is negative.
         """
         if efficiency is None:
             return cls(math.inf, max(whole_w, at_w))

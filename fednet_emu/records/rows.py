@@ -45,9 +45,9 @@ class TransferRow(NamedTuple):
     requested_ns: Time
     """time of the request for the transfer"""
     started_ns: Time
-    """start of the transmission on the air; NaN for a transfer that never started"""
+    """time at which the transmission on the air starts; NaN for a transfer that never started"""
     ended_ns: Time
-    """end of the transfer: completion, loss or cancellation"""
+    """time at which the transfer ends: completion, loss or cancellation"""
     transmitted_bit: Measure
     """bits transmitted: the size of a completed transfer, or less if the transfer was cut off"""
     delivered_bit: Number
@@ -113,11 +113,11 @@ class TrafficRow(NamedTuple):
     size_bit: Number
     """size of the file and its headers"""
     requested_ns: Time
-    """arrival of the file in the queue"""
+    """time at which the file arrives in the queue"""
     started_ns: Time
-    """start of the transmission on the air; NaN for a file that never started"""
+    """time at which the transmission on the air starts; NaN for a file that never started"""
     ended_ns: Time
-    """end of the file's transfer, or of the run if the file is unfinished"""
+    """time at which the file's transfer ends; the end of the run if the file is unfinished"""
     transmitted_bit: Measure
     """bits of the file that were transmitted"""
     loss_reason: Why
@@ -171,7 +171,7 @@ class BackhaulRow(NamedTuple):
     requested_ns: Time
     """time of the request for the message"""
     started_ns: Time
-    """start of the transmission; NaN for a message that never started"""
+    """time at which the transmission starts; NaN for a message that never started"""
     ended_ns: Time
     """time of arrival or loss"""
     sent_bit: Number
@@ -190,9 +190,9 @@ class ComputeRow(NamedTuple):
     device: Device
     """index of the computing device, or -1 for the server"""
     started_ns: Time
-    """start of the computation"""
+    """time at which the computation starts"""
     ended_ns: Time
-    """end of the computation"""
+    """time at which the computation ends"""
     flop: Measure
     """number of completed floating-point operations"""
     energy_j: Measure
@@ -211,9 +211,9 @@ class RoundRow(NamedTuple):
     round: Number
     """number of the round, from 1"""
     started_ns: Time
-    """start of the round"""
+    """time at which the round starts"""
     ended_ns: Time
-    """end of the round"""
+    """time at which the round ends"""
     invited: Device
     """number of invited devices"""
     arrived: Device

@@ -255,10 +255,10 @@ class StudyFile(Component):
 
     @property
     def extent(self) -> str:
-        """Size of the study as text.
+        """Size of a study without errors, as text.
 
-        An example for a grid is `6 runs, 2 access x 3 seeds: all possible`. For a search, the text states the number of
-        trials and the varied settings.
+        An example for a grid is `6 runs, 2 access x 3 seeds: all possible`, where `all possible` means that the
+        scenario of every run is valid. For a search, the text states the number of trials and the varied settings.
         """
         if self.search is not None:
             return f"{self.search.trials} trials of {', '.join(self.search.space)}; the ends of all are possible"

@@ -200,7 +200,11 @@ class Sweep:
                 self.on_event(self)
 
     def _note(self, place: int, outcome: Outcome | None) -> None:
-        """Record the start (None) or the outcome of a run; write reason and replay command of a failure to a file."""
+        """Record that run `place` has started (if `outcome` is None) or ended with `outcome`.
+
+        If the run has failed, the reason and the command that repeats the run are written to a text file in the folder
+        `failures`. If it has succeeded, this file is deleted.
+        """
         if outcome is None:
             self.running.add(place)
             self.at_once = max(self.at_once, min(len(self.running), os.cpu_count() or 1))

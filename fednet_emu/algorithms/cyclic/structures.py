@@ -54,7 +54,7 @@ class CandidateSenders:
 
 
 def candidate_senders(fed: Federation, sinr_db: float | None = None, margin_db: float = 0.0) -> CandidateSenders:
-    """Return the current uplinks of all devices at full power, by which devices that can send together are chosen.
+    """Return the current uplinks of all devices at full power, from which groups of simultaneous senders are formed.
 
     `sinr_db` is the SINR in dB that each sender needs; None stands for the lowest SINR at which the whole band carries
     bits. `margin_db` is a margin in dB that is added to this SINR.
@@ -243,7 +243,7 @@ class CopiedNeighbours(NumberedGroups):
 
     kind = "scenario-3"
     groups: int = Field(gt=1)
-    """Number of groups, not counting the new group."""
+    """Number of groups before the new group is added."""
     variant: Literal["cyclic", "chain", "pairwise"] = "cyclic"
     """Which groups receive a device from the previous group. cyclic: every group (the first receives from the last);
     chain: every group but the first; pairwise: every second group, so that no two copied devices share a group."""
@@ -271,7 +271,7 @@ class CommonDeviceAndNewGroup(NumberedGroups):
 
     kind = "scenario-4"
     groups: int = Field(gt=0)
-    """Number of groups, not counting the new group."""
+    """Number of groups before the new group is added."""
 
     def of(self, devices: int) -> Groups:
         first, *others = separate(devices, self.groups)

@@ -31,7 +31,7 @@ from fednet_emu.federation import (
 )
 
 INTEGER_BIT = 32
-"""Size in bit of a device index or a degree in control messages."""
+"""Size in bits of a device index or a degree in control messages."""
 
 
 class ClusterRound(NamedTuple):

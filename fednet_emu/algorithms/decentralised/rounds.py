@@ -28,7 +28,7 @@ from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.federation import Deferred, Device, Digraph, Federation, Process
 
 ACKNOWLEDGEMENT_BIT = 1
-"""Size in bit of the message by which a device acknowledges a received model."""
+"""Size in bits of the message by which a device acknowledges a received model."""
 
 
 class Decentralised(LocalTraining):

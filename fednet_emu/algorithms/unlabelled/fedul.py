@@ -216,7 +216,12 @@ class FedUL(Algorithm):
         return SgdPlan(self.lr, self.batch_size, epochs=epochs, drop_last=self.drop_last, optimizer=self.optimizer)
 
     def _sets(self, fed: Federation, method: str) -> Tensor:
-        """Return the index of the set of each data row [rows]; raise an error if the scenario lacks sets or labels."""
+        """Return the index of the set of each data row [rows] among the sets of its device; -1 for rows of the server.
+
+        Raises:
+            ScenarioError: there are no sets, fewer sets than classes, or no labelled samples on the server, although
+                `method` trains there.
+        """
         task = fed.task
         if task.sets is None:
             raise ScenarioError("partition: makes no unlabelled sets, which fedul learns from; use surrogate-sets")

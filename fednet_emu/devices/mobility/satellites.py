@@ -26,7 +26,8 @@ J2 = 1.08262668e-3
 EQUATOR_M = 6_378_137.0
 """Equatorial radius of the Earth, in m (WGS84)."""
 FRESH_DAYS = 14.0
-"""Maximum allowed time in days between the epoch of orbital elements and time 0; position errors grow by km per day."""
+"""Maximum time in days between the epoch of orbital elements and time 0 of the run, unless `stale` is `allow`. Position
+errors grow by a few kilometres per day."""
 
 
 class Satellites(Mobility):

@@ -98,7 +98,7 @@ def blank_fixed(field: int) -> list[Part]:
 
 
 def nested(field: int, parts: Sequence[Part]) -> list[Part]:
-    """Return the template of a field whose value is a message that consists of the given parts."""
+    """Return the template of a field whose value is an embedded protobuf message with the template `parts`."""
     return [tag(field, LENGTH) + varint(sum(map(len, parts))), *parts]
 
 

@@ -227,11 +227,11 @@ class Graph:
     def train_cohort(
         self, job: CohortJob, own: Callable[[int], Mapping[str, Deferred]] | None = None
     ) -> list[Deferred]:
-        """Return n Deferreds, for the trained parameters of each of the n devices of a cohort.
+        """Return n Deferreds [devices], one for the trained parameters of each of the n devices of a cohort.
 
-        The Deferreds have the same numbers as those that `train` would return for single jobs. The function `own`
-        returns the terms of a device, given the index of the device in the cohort. It is None if no terms differ
-        between devices.
+        Their attributes `number` are the same as if `train` were called for one device after the other. The function
+        `own` takes the index of a device in the cohort. It returns the additional terms of the gradient that differ
+        between devices, with keys as in `Columns.own`. `own` is None if no terms differ.
         """
         n, size, program = len(job.columns), job.columns.model.size, self.program
         if self._later is not None:  # postponed as single jobs, which form the same stacks
@@ -516,14 +516,14 @@ class Graph:
             engine.begin_all(list(self._begun))
 
     def train_together(self, nodes: list[Deferred]) -> None:
-        """Train the jobs of these nodes together, after the function calls on which the jobs depend."""
+        """Run the pending training jobs of `nodes` together, after the function calls on which the jobs depend."""
         assert self.engine is not None
         self.run_calls()
         self._begin_all(self.engine, [(node._work, node) for node in nodes if node._value is PENDING])
         self._run_wavefront()
 
     def _run_wavefront(self) -> bool:
-        """Train the started jobs or, if there are none, the ready jobs. Return False if there are no jobs.
+        """Run the started training jobs or, if there are none, the ready ones. Return False if there are no jobs.
 
         Afterwards, function calls that have become ready are run, but no further jobs.
         """
@@ -562,7 +562,7 @@ class Graph:
         return True
 
     def _train_cohort(self, engine: Engine, cohort: Deferred) -> None:
-        """Train the started jobs of a cohort. After each stack of jobs, run the function calls that became ready."""
+        """Run the started training jobs of a cohort. After each stack of jobs, run the calls that became ready."""
         columns, nodes = cohort._work.begun
         try:
             with self.host.part("training"):

@@ -19,7 +19,7 @@ from fednet_emu.learning.graph.work import Part
 
 
 class Computes(Protocol):
-    """Interface of the graph of postponed computations, which trains jobs on request."""
+    """Interface of the graph of postponed computations, which runs training jobs on request."""
 
     def _node(self, size: int, work: Any, inputs: list[Deferred], digest: bytes) -> Deferred: ...
 
@@ -28,7 +28,7 @@ class Computes(Protocol):
     def _settle(self, node: Deferred, value: Any) -> None: ...
 
     def train_together(self, nodes: list[Deferred]) -> None:
-        """Train the jobs of these nodes together, after the function calls on which the jobs depend."""
+        """Run the pending training jobs of `nodes` together, after the function calls on which the jobs depend."""
 
     def run_calls(self) -> None:
         """Run all deferred function calls whose inputs are known."""

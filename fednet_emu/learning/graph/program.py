@@ -110,7 +110,10 @@ class Program:
         )
 
     def job(self, job: TrainJob) -> bytes:
-        """Return the digest of a training job. If an equal job is requested again, its digest is different."""
+        """Return the digest of a training job.
+
+        A repeated request for an equal job gets a different digest, so that no two jobs of a run share a cached value.
+        """
         try:
             before, after = self._shared(job)
             rows = job.indices

@@ -208,7 +208,11 @@ class ActiveSet:
         return bursts if self.plain else np.isin(self.burst_of_leg, bursts).nonzero()[0]
 
     def _columns(self, senders: list[tuple[int, float]]) -> list[int]:
-        """Return the column of each (radio, fraction of full power) in `senders`; new radios get new columns."""
+        """Count one more burst for each of `senders`, and return the column of each sender in `gains`.
+
+        A sender is a pair (radio, fraction of full power). A radio that is already on the air keeps its column and its
+        power; any other radio gets a new column.
+        """
         bursts_of, known = self._bursts_of, len(self._bursts_of)
         new = {}
         for sender, part in senders:

@@ -76,7 +76,10 @@ class TurnQueue:
             self._free[cell] = free
 
     def _start_by_request(self, changed: set[int], start: Callable[[Burst], bool]) -> None:
-        """Start bursts of the clusters `changed` whose sender and receivers are idle, in the order of requests."""
+        """Start waiting bursts in the clusters with the indices `changed`, in the order of their requests.
+
+        A burst starts only if its sender and all its receivers are idle, and a place in its cluster is free.
+        """
         first = [(self._unblocked[cell][0][0], cell) for cell in changed if self._unblocked[cell]]
         heapify(first)
         while first:

@@ -468,7 +468,11 @@ class CohortBand:
         return ended
 
     def _as_columns(self, uploads: SharedRequests) -> Ended | None:
-        """Compute uploads that share the band, with arrays instead of a list; None if arrays cannot be used."""
+        """Compute uploads that share the band with `SharedCohort`, which uses arrays instead of one object per upload.
+
+        The result is None if `SharedCohort` does not support the access scheme or the transmission model, if an upload
+        may be lost, or if rounding errors make an end time uncertain.
+        """
         air, access = self._medium.air, self._medium.settings.access
         if not isinstance(air, PlainAir) or not air.is_plain or not isinstance(access, RatedAccess):
             return None

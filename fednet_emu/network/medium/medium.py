@@ -292,7 +292,7 @@ class Medium:
             self._due_ns, self._timer = time_ns, self.clock.call_at(time_ns, self._settle)
 
     def _settle(self, timer: Any) -> None:
-        """Process the present instant: first all transmission ends, then new requests in a fixed order, then starts."""
+        """Process all that is due now: ends of transmissions, then new requests in a fixed order, then starts."""
         now_ns, turns, air, waits = self.clock.now, self.turns, self.air, self._waits
         self._due_ns, self._timer, queue = FOREVER_NS, None, turns.only
         while waits and waits[0][0] <= now_ns:

@@ -89,12 +89,15 @@ class Round:
 
     @property
     def lowest(self) -> float:
-        """Minimum spectral efficiency of the rate law in nat/s/Hz."""
+        """Minimum spectral efficiency in nat/s/Hz of plans.
+
+        It is slightly above the efficiency below which the rate law carries no bits.
+        """
         return self.shannon.min_efficiency_bps_hz * LN_2 * (1 + _INSIDE)
 
     @property
     def highest(self) -> float:
-        """Maximum spectral efficiency of the rate law in nat/s/Hz."""
+        """Maximum spectral efficiency of the rate law in nat/s/Hz; infinite if the law has no maximum."""
         return (self.shannon.max_efficiency_bps_hz or np.inf) * LN_2
 
     @cached_property

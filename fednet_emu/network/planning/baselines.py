@@ -1,9 +1,9 @@
 """Baselines for planned rounds: equal shares of the band, and one device at a time on the whole band (TDMA).
 
 Yang, Chen, Saad, Hong, Shikh-Bahaei: "Energy Efficient Federated Learning Over Wireless Communication Networks", IEEE
-Transactions on Wireless Communications 20(3), 2021, https://arxiv.org/abs/1911.02417. EB-FDMA is `equal-band`, TDMA is
-`turns`. FE-FDMA, which has a fixed local accuracy, is `least-time` or `least-energy` with a fixed number of local
-steps.
+Transactions on Wireless Communications 20(3), 2021, https://arxiv.org/abs/1911.02417. In this paper, `equal-band` is
+called EB-FDMA, and `turns` is called TDMA. The paper's third baseline, FE-FDMA, has a fixed local accuracy; it is
+`least-time` or `least-energy` with a fixed number of local steps.
 """
 
 from __future__ import annotations

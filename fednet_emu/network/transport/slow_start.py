@@ -58,10 +58,11 @@ class Window(NamedTuple):
     def next_bit(self, used_bit: int, size_bit: float, rate_bps: float, idle_s: float) -> int:
         """Return the first window in bits for the next transfer on a connection.
 
-        The window grows by the number of acknowledged bits. The growth ends when the acknowledgements of one round trip
-        arrive without a pause for half a round trip, before a queue builds up (HyStart, RFC 9406 and Linux's Cubic). An
-        idle connection halves its window for each retransmission timeout that passes, down to the initial window (RFC
-        2861 and Linux's `tcp_slow_start_after_idle`). The timeout is the round trip plus 200 ms, the minimum of Linux.
+        The window grows by the number of acknowledged bits. The growth ends as soon as acknowledgements arrive in an
+        unbroken sequence that lasts half of the round-trip time (the ACK train of HyStart in Linux's Cubic). It thus
+        ends before a queue builds up. An idle connection halves its window for each retransmission timeout that passes,
+        down to the initial window (RFC 2861 and Linux's `tcp_slow_start_after_idle`). The timeout is the round-trip
+        time plus 200 ms, the minimum of Linux.
 
         Args:
             used_bit: first window in bits of the last transfer.

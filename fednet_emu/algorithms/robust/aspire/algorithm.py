@@ -66,7 +66,7 @@ reduced: a reply and a refresh contain only one scalar, by which the worker scal
 
 
 def refresh_bit(wire: Wire, n_workers: int, n_planes: int) -> int:
-    """Return the size in bit of a message that updates the cutting planes of a worker.
+    """Return the size in bits of a message that updates the cutting planes of a worker.
 
     If `wire` is "paper", the message contains for each of the `n_planes` planes the weights of all `n_workers` workers
     and a multiplier. If `wire` is "reduced", it contains one scalar, by which the worker scales its gradient.
