@@ -253,7 +253,7 @@ def test_tables_that_are_said_to_be_old_are_no_failure(monkeypatch: pytest.Monke
     monkeypatch.syspath_prepend(FOLDER.parents[1] / "tools")
     old = importlib.import_module("stale").said_to_be_old()
 
-    assert old >= {"flower_strategies", "aspire_stragglers", "aspire_table"}
+    assert old >= {"flower_strategies", "aspire_chest_table", "fedul_full"}
     assert not old & {"fedul_table", "niid_bench", "quickstart_access"}
 
 
