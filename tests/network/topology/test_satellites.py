@@ -24,6 +24,7 @@ from fednet_emu.testing import run_small, small_scenario
 SHELLS = {
     "iridium": (66, 6, 2, 86.4, 780, "star"),
     "starlink": (1584, 72, 1, 53.0, 550, "delta"),
+    "kuiper": (1156, 34, 1, 51.9, 630, "delta"),
     "oneweb": (648, 18, 1, 87.9, 1200, "star"),
     "ours": (40, 5, 1, 97.6, 550, "star"),
 }
@@ -51,6 +52,7 @@ def edges_of(view: SatelliteView, at_s: float, **settings: Any) -> tuple[IntArra
     [
         ("iridium", 86.4, 4029.339, 13.4404, 490.334, -0.41925),
         ("starlink", 53.0, 1969.922, 6.5710, 479.554, -4.50542),
+        ("kuiper", 51.9, 1291.942, 4.3095, 600.135, -4.43724),
         ("oneweb", 87.9, 1319.712, 4.4021, 1171.190, -0.20037),
         ("ours", 97.6, 5297.104, 17.6692, 23.170, 0.99012),
     ],
@@ -75,8 +77,55 @@ def test_the_longest_link_of_a_published_shell() -> None:
     """Hypatia's longest link of Starlink's shell, 5,016,591.2 m: 2 sqrt(a^2 - b^2) over a sphere of 6378.135 km."""
     radius_m, min_m = 6_378_135.0 + 550e3, 6_378_135.0 + 80e3
     assert 2 * math.sqrt(radius_m**2 - min_m**2) == pytest.approx(5_016_591.2, abs=0.1)
-    ours_m = 2 * math.sqrt((MEAN_RADIUS_M + 550e3) ** 2 - (MEAN_RADIUS_M + 80e3) ** 2)
-    assert ours_m / 1e3 == pytest.approx(5013.917, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "least_km", "most_km", "rate_m_s", "seam_m_s"),
+    [
+        ("iridium", 1544.546, 4004.204, 2567.97, 13846.6),
+        ("starlink", 390.791, 620.671, 252.07, None),
+        ("kuiper", 835.066, 1315.654, 517.97, None),
+        ("oneweb", 121.597, 1324.400, 1152.85, 14372.9),
+        ("ours", 468.905, 4265.689, 4163.18, 13946.7),
+    ],
+)
+def test_neighbours_in_the_next_plane(
+    name: str, least_km: float, most_km: float, rate_m_s: float, seam_m_s: float | None
+) -> None:
+    """Range and range rate of satellites in adjacent planes, at 721 instants of a period; across a seam within 0.2 %."""
+    count, planes, phasing, inclination, height_km, pattern = SHELLS[name]
+    view = sky(count, planes, phasing, inclination, height_km, pattern)
+    radius_m = MEAN_RADIUS_M + height_km * 1e3
+    times_s = np.linspace(0.0, 2 * math.pi * math.sqrt(radius_m**3 / 3.986004418e14), 721)
+
+    def ranges_km(other: int, later_s: float = 0.0) -> Any:
+        one_m, other_m = view.orbits.places_m(np.array([0, other]), times_s + later_s)
+        return np.linalg.norm(one_m - other_m, axis=-1) / 1e3
+
+    def fastest_m_s(other: int) -> float:
+        return float(np.abs(ranges_km(other, 0.01) - ranges_km(other, -0.01)).max()) * 1e3 / 0.02
+
+    each = count // planes
+    found_km = ranges_km(each)
+    assert (found_km.min(), found_km.max()) == pytest.approx((least_km, most_km), abs=1e-3)
+    assert fastest_m_s(each) == pytest.approx(rate_m_s, abs=0.05)
+    if seam_m_s is not None:
+        assert max(map(fastest_m_s, range(count - each, count))) == pytest.approx(seam_m_s, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("height_km", "longest_km"), [(780, 6171.353), (550, 5013.917), (630, 5440.074), (1200, 7925.816)]
+)
+def test_the_longest_link_above_80_km(height_km: float, longest_km: float) -> None:
+    """Two satellites see each other up to a distance of 2 sqrt(a^2 - b^2), b = R + 80 km, and not beyond."""
+    a_m, b_m = MEAN_RADIUS_M + height_km * 1e3, MEAN_RADIUS_M + 8e4
+    assert 2 * math.sqrt(a_m**2 - b_m**2) / 1e3 == pytest.approx(longest_km, abs=1e-3)
+    apart_rad = 2 * math.asin(longest_km * 500 / a_m)
+    for factor, seen in ((1 - 1e-5, True), (1 + 1e-5, False)):
+        view = sky(2, 2, 0, 0.0, height_km, "delta")
+        place_m = a_m * np.array([[1.0, 0.0, 0.0], [math.cos(factor * apart_rad), math.sin(factor * apart_rad), 0.0]])
+        view.orbits.places_m = lambda which, _at_s, place_m=place_m: place_m[which][:, None]
+        assert in_sight(view, np.array([0]), np.array([1]), 0.0, 8e4).all() == seen
 
 
 def test_opposite_satellites_never_see_each_other() -> None:

@@ -77,7 +77,17 @@ POISSON = 0.05
 """Mean gap in s of files of 40,000 bit on average at 1 Mbit/s: load 0.8."""
 
 
-@pytest.mark.parametrize("size", [FixedSize(byte=3125), ExponentialSize(mean_byte=3125)])
+class TwoPointSize:
+    """Half the mean for 16 files of 17, and nine times the mean for the others: E[s^2] = 5 E[s]^2."""
+
+    def __init__(self, mean_byte: float) -> None:
+        self.mean_byte = mean_byte
+
+    def quantiles(self, uniform: Any) -> Any:
+        return self.mean_byte * np.where(uniform < 1 / 17, 9.0, 0.5)
+
+
+@pytest.mark.parametrize("size", [FixedSize(byte=3125), ExponentialSize(mean_byte=3125), TwoPointSize(3125)])
 def test_equal_parts_stretch_a_file_by_the_load_alone(size: Any) -> None:
     """M/G/1 with processor sharing: a file of x takes x / (1 - rho) on average, whatever the law of sizes."""
     played = Played([by_laws(0, size, ExponentialGap(mean_s=0.05), queues=False, places=20_000)])
@@ -87,7 +97,7 @@ def test_equal_parts_stretch_a_file_by_the_load_alone(size: Any) -> None:
     assert abs(mean_s - table["size_bit"].mean() / 1e6 / (1 - load)) < 2.5 * error_s
 
 
-@pytest.mark.parametrize("size", [FixedSize(byte=5000), ExponentialSize(mean_byte=5000)])
+@pytest.mark.parametrize("size", [FixedSize(byte=5000), ExponentialSize(mean_byte=5000), TwoPointSize(5000)])
 def test_turns_follow_pollaczek_and_khinchine(size: Any) -> None:
     """M/G/1 in turns: s + lambda E[s^2] / (2 (1 - rho)), by the sizes that were drawn."""
     played = Played([by_laws(0, size, ExponentialGap(mean_s=0.08), queues=False, places=20_000)], in_turns=True)
@@ -99,19 +109,27 @@ def test_turns_follow_pollaczek_and_khinchine(size: Any) -> None:
     assert abs(mean_s - law_s) < 2.5 * error_s
 
 
-@pytest.mark.parametrize(("users", "reading_s"), [(5, 10.0), (20, 30.0)])
-def test_readers_follow_mean_value_analysis(users: int, reading_s: float) -> None:
-    """A closed loop of m users: R(m) = s (1 + Q(m - 1)), within 2.5 standard errors."""
-    readers = [
-        by_laws(user, FixedSize(byte=125_000), ExponentialGap(mean_s=reading_s), follows=True) for user in range(users)
-    ]
-    table = Played(readers).until(12_000).iloc[100:]
-    queue = 0.0
-    for m in range(1, users + 1):
-        response_s = 1.0 + queue
-        queue = m * response_s / (response_s + reading_s)
+@pytest.mark.parametrize("size", [FixedSize(byte=125_000), ExponentialSize(mean_byte=125_000)])
+@pytest.mark.parametrize(
+    ("users", "reading_s", "law_s"),
+    [(5, 10.0, 1.467), (20, 10.0, 10.04), (20, 30.0, 2.262), (40, 30.0, 10.58), (60, 30.0, 30.0)],
+)
+def test_readers_follow_mean_value_analysis(users: int, reading_s: float, law_s: float, size: Any) -> None:
+    """A closed loop of m users: R(m) = s (1 + Q(m - 1)), at the mean size that was drawn."""
+    readers = [by_laws(user, size, ExponentialGap(mean_s=reading_s), follows=True) for user in range(users)]
+    table = Played(readers).until(4000).iloc[10 * users :]
+    assert mean_response_s(users, reading_s, 1.0) == pytest.approx(law_s, abs=0.006)
     mean_s, error_s = mean_and_error(table["ended_s"] - table["requested_s"])
-    assert abs(mean_s - response_s) < 2.5 * error_s
+    drawn_s = mean_response_s(users, reading_s, table["size_bit"].mean() / 1e6)
+    assert abs(mean_s - drawn_s) < 2.5 * error_s
+
+
+def mean_response_s(users: int, reading_s: float, service_s: float) -> float:
+    """Mean value analysis of one server and `users` readers."""
+    response_s = service_s
+    for m in range(2, users + 1):
+        response_s = service_s * (1.0 + (m - 1) * response_s / (response_s + reading_s))
+    return response_s
 
 
 def test_endless_uploads_leave_the_load_to_others() -> None:
