@@ -248,12 +248,16 @@ class CellLinks(Links):
         return stations
 
     @cached_property
+    def own_keys(self) -> Keys:
+        """Fading key [devices] of the link between each device and its serving station."""
+        own = np.arange(len(self.mean_snr)) if self._numbers is None else self._numbers
+        return marked(mixes(self._keys[self._serving], own), self.in_sight)
+
+    @cached_property
     def of_device(self) -> tuple[list[float], list[int]] | None:
         if len(self._snr) > 1:
             return None
-        own = np.arange(len(self.mean_snr)) if self._numbers is None else self._numbers
-        keys = marked(mixes(self._keys[0], own), self.in_sight)
-        return self.mean_snr.tolist(), keys.tolist()
+        return self.mean_snr.tolist(), self.own_keys.tolist()
 
     @override
     def snr(self, sender: int, receiver: int) -> float:

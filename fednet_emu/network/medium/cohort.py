@@ -26,6 +26,7 @@ from fednet_emu.network.air.separate import BandAir
 from fednet_emu.network.air.shared import MOST_GAINS, NEAR_NS, blocks_after
 from fednet_emu.network.air.sharing import Allocation
 from fednet_emu.network.air.transfer import Grant, Message, Transfer
+from fednet_emu.network.links.links import CellLinks
 from fednet_emu.network.medium.medium import Medium
 from fednet_emu.records.ledger import SERVER, SEVERAL
 from fednet_emu.records.reasons import CODE
@@ -376,7 +377,7 @@ class CohortBand:
 
         The result is None if a device may be out of reach.
         """
-        band, (snr, keys) = self._medium.band, self._links(devices, down=True)
+        band, (snr, keys) = self._medium.band, self._links(devices)
         until_ns = self._until_ns(snr, keys, np.full(len(devices), size_bit))
         if until_ns is None:
             return None
@@ -395,7 +396,7 @@ class CohortBand:
         medium, n = self._medium, len(devices)
         ledger, radios, air_s = medium.ledger, medium.radios, (ended_ns - started_ns) / NS_PER_S
         energy_j = medium.drawn_w(SERVER) * air_s + radios.transmit_j_per_bit * float(size_bit)
-        each_j, (snr, _) = np.zeros(n), self._links(devices, down=True)
+        each_j, (snr, _) = np.zeros(n), self._links(devices)
         if radios.receive_w is not None:
             each_j = radios.receive_w.of(devices) * (ended_ns - started_ns) / NS_PER_S
         if radios.receive_j_per_bit:
@@ -423,7 +424,7 @@ class CohortBand:
 
         `size_bit` [n] contains the sizes in bits, and `requested_ns` [n] the request times in ns.
         """
-        snr, keys = self._links(devices, down=False)
+        snr, keys = self._links(devices)
         limit_ns = self._until_ns(snr, keys, size_bit)
         if limit_ns is None:
             return None
@@ -542,10 +543,10 @@ class CohortBand:
         ledger.sent_bit[medium.kind] += total_bit
         return energy_j
 
-    def _links(self, devices: IntArray, *, down: bool) -> tuple[Array, Keys]:
-        links, station = self._medium.links.now(), np.full(len(devices), SERVER)
-        ends = (station, devices) if down else (devices, station)
-        return links.snrs(*ends), links.fading_keys(*ends)
+    def _links(self, devices: IntArray) -> tuple[Array, Keys]:
+        links = self._medium.links.now()
+        assert isinstance(links, CellLinks), "a cohort sends to the base station"
+        return links.mean_snr[devices], links.own_keys[devices]
 
     def _until_ns(self, snr: Array, keys: Keys, size_bit: IntArray) -> IntArray | None:
         """Return the timeouts of transfers in ns [n]; None if a size is 0, or if a link may be too weak."""
