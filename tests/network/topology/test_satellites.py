@@ -92,7 +92,7 @@ def test_the_longest_link_of_a_published_shell() -> None:
 def test_neighbours_in_the_next_plane(
     name: str, least_km: float, most_km: float, rate_m_s: float, seam_m_s: float | None
 ) -> None:
-    """Range and range rate of satellites in adjacent planes, at 721 instants of a period; across a seam within 0.2 %."""
+    """Range and range rate of satellites in adjacent planes, at 721 instants of a period; across a seam to 0.2 %."""
     count, planes, phasing, inclination, height_km, pattern = SHELLS[name]
     view = sky(count, planes, phasing, inclination, height_km, pattern)
     radius_m = MEAN_RADIUS_M + height_km * 1e3
