@@ -90,8 +90,8 @@ class TwoPointSize:
 @pytest.mark.parametrize("size", [FixedSize(byte=3125), ExponentialSize(mean_byte=3125), TwoPointSize(3125)])
 def test_equal_parts_stretch_a_file_by_the_load_alone(size: Any) -> None:
     """M/G/1 with processor sharing: a file of x takes x / (1 - rho) on average, whatever the law of sizes."""
-    played = Played([by_laws(0, size, ExponentialGap(mean_s=0.05), queues=False, places=20_000)])
-    table = played.until(700).iloc[200:]
+    played = Played([by_laws(0, size, ExponentialGap(mean_s=0.05), queues=False, places=9000)])
+    table = played.until(350).iloc[200:]
     mean_s, error_s = mean_and_error(table["ended_s"] - table["requested_s"])
     load = table["size_bit"].mean() / 0.05 / 1e6
     assert abs(mean_s - table["size_bit"].mean() / 1e6 / (1 - load)) < 2.5 * error_s
@@ -100,8 +100,8 @@ def test_equal_parts_stretch_a_file_by_the_load_alone(size: Any) -> None:
 @pytest.mark.parametrize("size", [FixedSize(byte=5000), ExponentialSize(mean_byte=5000), TwoPointSize(5000)])
 def test_turns_follow_pollaczek_and_khinchine(size: Any) -> None:
     """M/G/1 in turns: s + lambda E[s^2] / (2 (1 - rho)), by the sizes that were drawn."""
-    played = Played([by_laws(0, size, ExponentialGap(mean_s=0.08), queues=False, places=20_000)], in_turns=True)
-    table = played.until(1600).iloc[200:]
+    played = Played([by_laws(0, size, ExponentialGap(mean_s=0.08), queues=False, places=9000)], in_turns=True)
+    table = played.until(800).iloc[200:]
     spent_s, s = table["ended_s"] - table["requested_s"], table["size_bit"] / 1e6
     rate = len(table) / (table["requested_s"].iloc[-1] - table["requested_s"].iloc[0])
     law_s = s.mean() + rate * (s**2).mean() / (2 * (1 - rate * s.mean()))
@@ -117,7 +117,7 @@ def test_turns_follow_pollaczek_and_khinchine(size: Any) -> None:
 def test_readers_follow_mean_value_analysis(users: int, reading_s: float, law_s: float, size: Any) -> None:
     """A closed loop of m users: R(m) = s (1 + Q(m - 1)), at the mean size that was drawn."""
     readers = [by_laws(user, size, ExponentialGap(mean_s=reading_s), follows=True) for user in range(users)]
-    table = Played(readers).until(4000).iloc[10 * users :]
+    table = Played(readers).until(2500).iloc[10 * users :]
     assert mean_response_s(users, reading_s, 1.0) == pytest.approx(law_s, abs=0.006)
     mean_s, error_s = mean_and_error(table["ended_s"] - table["requested_s"])
     drawn_s = mean_response_s(users, reading_s, table["size_bit"].mean() / 1e6)
@@ -139,11 +139,11 @@ def test_endless_uploads_leave_the_load_to_others() -> None:
     def uploads() -> Any:
         for device in range(5):
             played.medium.send(device, SERVER, Message(None, 10**12))
-        yield played.clock.sleep(1500)
+        yield played.clock.sleep(800)
 
     table = played.while_playing(uploads()).iloc[200:]
     sent_bit = played.ledger.transfers.column("transmitted_bit").sum()
-    assert sent_bit / 1500e6 == pytest.approx(0.5, abs=0.02)
+    assert sent_bit / 800e6 == pytest.approx(0.5, abs=0.025)
     mean_s, error_s = mean_and_error(table["ended_s"] - table["requested_s"])
     assert abs(mean_s - 6 * 0.1 / 0.5) < 2.5 * error_s
 
