@@ -25,6 +25,7 @@ from fednet_emu.cli.app import app
 from fednet_emu.emulation.outlook import BYTE_PER_DEVICE, VECTORS
 from fednet_emu.errors import MAX_PROBLEMS, ScenarioError
 from fednet_emu.files import data_folder as paths
+from fednet_emu.scenario.wording import WORDS
 from fednet_emu.testing import small_scenario
 from tests.commands import LIMIT_S
 
@@ -433,3 +434,11 @@ def headings(text: str) -> set[str]:
     titles = re.findall(r"^#+ +(.*)$", text, re.MULTILINE)
     plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title) for title in titles)
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in plain}
+
+
+def test_remedies_name_present_kinds() -> None:
+    """A sentence that says what to choose, give or set names no former kind or value."""
+    former = re.compile(rf"\b(?:choose|give|set) [^;.]*(?<![-\w])(?:{'|'.join(WORDS)})(?![-\w])")
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "fednet_emu").rglob("*.py")]
+    texts = [node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    assert [text for text in texts if isinstance(text, str) and "\n" not in text and former.search(text)] == []

@@ -503,7 +503,7 @@ class Dcf(RatedAccess):
             yield "", f"{what} with {self.kind}; set it to null, or choose another access"
         if channel.fading_model == "ergodic" and not isinstance(channel.fading, NoFading):
             what = "stations share the channel per fading block, got channel.fading_model ergodic"
-            yield "", f"{what} with {self.kind}; set walk, or channel.fading: none"
+            yield "", f"{what} with {self.kind}; set per-block, or channel.fading: none"
         if (count := scenario.network.cells.count) > 1:
             what = f"base stations on one channel contend with each other, got {count} of them with {self.kind}"
             yield "", f"{what}; set network.cells: single, or choose another access"

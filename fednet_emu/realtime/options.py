@@ -129,7 +129,7 @@ def _unfit(way: Uplink) -> Iterator[tuple[str, str]]:
         SlottedAloha: "slots are decided for whole messages",
     }
     if type(access) in why:
-        yield "access", f"{why[type(access)]}, got {access.kind}; choose tdma, ofdma, noma or shared"
+        yield "access", f"{why[type(access)]}, got {access.kind}; choose tdma, ofdma, noma or full-reuse"
     if isinstance(access, Ofdma) and access.scheduler == "equal-finish":
         what = "parts that finish together take whole messages in advance, got equal-finish"
         yield "access", f"{what}; choose equal or proportional-fair"

@@ -64,7 +64,7 @@ def candidate_senders(fed: Federation, sinr_db: float | None = None, margin_db: 
     if access.residual_share is None or uplink.rates is not None:
         got = access.kind if uplink.rates is None else "recorded rates"
         raise ScenarioError(
-            f"network.uplink.access: its senders are never on the air together, got {got}; choose shared or noma"
+            f"network.uplink.access: its senders are never on the air together, got {got}; choose full-reuse or noma"
         )
     devices = np.arange(fed.n_devices)
     receiver = np.array([links.station_of(device) for device in devices.tolist()])

@@ -115,7 +115,7 @@ class Noma(FullReuse):
 
     @override
     def conflict_with_antennas(self, reception: Reception) -> str:
-        return f"successive cancellation is for one antenna, got {reception.kind} with {self.kind}; choose shared"
+        return f"successive cancellation is for one antenna, got {reception.kind} with {self.kind}; choose full-reuse"
 
     @property
     @override
