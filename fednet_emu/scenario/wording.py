@@ -22,6 +22,8 @@ from fednet_emu.scenario.tree import KeyPath, path_text, show
 
 KEYS = {
     "dealt": "rank_assignment",
+    "delay_s": "max_delay_s",
+    "energy_j": "max_energy_j",
     "guard": "self_balancing",
     "interference_db": "inr_db",
     "long_transfers": "fading_model",
@@ -35,6 +37,7 @@ KEYS = {
     "spare": "unused_bandwidth",
     "spreading": "spreading_factor",
     "train_loss": "worst_train_loss",
+    "upload_s": "max_upload_s",
 }
 WORDS = {
     "climbing": "olla",

@@ -319,7 +319,7 @@ def test_the_energy_of_a_bit_can_be_set_without_a_profile():
 
 def test_plans_with_a_limit_of_energy_count_the_bits():
     """An upload of 320 bit at 1e-3 J each is 0.32 J: under a limit of 0.3 J nobody may send, under 0.4 J all may."""
-    planner = "network.uplink.access={kind: planned, planner: {kind: resource-blocks, blocks: 4, energy_j: %s}}"
+    planner = "network.uplink.access={kind: planned, planner: {kind: resource-blocks, blocks: 4, max_energy_j: %s}}"
     shannon = ("channel.rate=shannon", "channel.device.transmit_j_per_bit=1e-3", "stop.rounds=1")
 
     with pytest.warns(UserWarning, match="lets none of the 4 devices of round 1 upload"):

@@ -340,7 +340,7 @@ def test_devices_without_a_block_are_not_asked():
 def test_a_plan_that_nobody_fits_into_is_told_once():
     """No upload is short enough: nobody is asked in any round, and a warning says why, once."""
     with pytest.warns(UserWarning, match="the planner resource-blocks lets none of the 4 devices of round 1") as told:
-        fed = run_small(*planned("{kind: resource-blocks, upload_s: 1.0e-9}"))
+        fed = run_small(*planned("{kind: resource-blocks, max_upload_s: 1.0e-9}"))
 
     assert fed.ledger.frame("rounds")["invited"].tolist() == [0, 0, 0]
     assert len(told) == 1

@@ -11,7 +11,7 @@ PLANNERS = (
     {"kind": "fedl", "j_per_s": 0.1},
     {"kind": "fedl", "j_per_s": 10.0, "margin_db": 3.0},
     {"kind": "resource-blocks", "blocks": 2, "inr_db": [3.0, -2.0], "waterfall_db": -3.0},
-    {"kind": "resource-blocks", "blocks": 4, "waterfall_db": 3.0, "energy_j": 0.004},
+    {"kind": "resource-blocks", "blocks": 4, "waterfall_db": 3.0, "max_energy_j": 0.004},
 )
 
 
