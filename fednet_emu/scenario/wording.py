@@ -21,6 +21,7 @@ from fednet_emu.scenario.shapes import Shape, Spot, homes
 from fednet_emu.scenario.tree import KeyPath, path_text, show
 
 KEYS = {
+    "blocks": "resource_blocks",
     "dealt": "rank_assignment",
     "delay_s": "max_delay_s",
     "energy_j": "max_energy_j",
