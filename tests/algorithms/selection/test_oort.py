@@ -315,7 +315,7 @@ def test_it_goes_on_from_a_checkpoint_file(selection: str) -> None:
     assert frames.keys() == expected.keys()
     for name in frames:
         pd.testing.assert_frame_equal(frames[name], expected[name], check_exact=True)
-    assert last.ledger.asked == whole.ledger.asked
+    assert last.ledger.invited == whole.ledger.invited
 
 
 @pytest.mark.parametrize("selection", sorted(KINDS))
@@ -397,11 +397,11 @@ def test_round_robin_is_fair_and_best_channel_is_not() -> None:
         for kind in ("round-robin", "best-channel")
     )
 
-    assert dict(fair.ledger.asked) == dict.fromkeys(range(10), 2)
+    assert dict(fair.ledger.invited) == dict.fromkeys(range(10), 2)
     rates_bps = np.array([k.expected_rate_bps for k in fast.devices()])
-    out = sorted(set(range(10)) - set(fast.ledger.asked))
+    out = sorted(set(range(10)) - set(fast.ledger.invited))
     assert out
-    assert rates_bps[list(fast.ledger.asked)].min() > rates_bps[out].max()
+    assert rates_bps[list(fast.ledger.invited)].min() > rates_bps[out].max()
 
 
 @pytest.mark.parametrize(("compression", "model_bit"), [("none", 320), ("float16", 160)])
