@@ -49,7 +49,7 @@ class EdgeServers(Component):
         yield from scenario.unless_used("edges", why, "a backhaul")
 
 
-_RATE = "network.edges.backhaul.rate_bps"
+_RATE = "network.edge_servers.backhaul.rate_bps"
 
 Line = deque["Message"]
 """Queue of messages on a backhaul line. The first message is being sent, and all other messages wait."""

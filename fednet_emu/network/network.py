@@ -115,7 +115,7 @@ class Network:
         count = len(self._stations_m)
         self.uplink = self._medium("uplink", settings.uplink, channel, up, count)
         self.downlink = self._medium("downlink", settings.downlink, channel, down, count)
-        edges, loss_key = settings.edges or EdgeServers(), streams.key("loss", "backhaul")
+        edges, loss_key = settings.edge_servers or EdgeServers(), streams.key("loss", "backhaul")
         self.backhaul = Backhaul(clock, ledger, edges.backhaul, loss_key)
         access = settings.uplink.access
         self.superposition = Superposition(access, channel, up, streams) if isinstance(access, OverTheAir) else None

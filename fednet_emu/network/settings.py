@@ -169,7 +169,7 @@ class NetworkSettings(Component):
     sidelink: Sidelink | None = None
     cells: AnyCells = SingleCell()
     """Positions of the base stations."""
-    edges: EdgeServers | None = None
+    edge_servers: EdgeServers | None = None
     """Edge servers in the base stations, and their backhaul to the cloud, for algorithms that average models in edge
     servers first. null means edge servers with default settings for such algorithms."""
     power_control: AnyPowerControl = FullPower()

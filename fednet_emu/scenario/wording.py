@@ -24,6 +24,7 @@ KEYS = {
     "blocks": "resource_blocks",
     "dealt": "rank_assignment",
     "delay_s": "max_delay_s",
+    "edges": "edge_servers",
     "energy_j": "max_energy_j",
     "guard": "self_balancing",
     "interference_db": "inr_db",

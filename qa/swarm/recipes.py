@@ -76,11 +76,11 @@ ALWAYS = (
 boards take minutes."""
 RARE = {
     "groups", "feature_noise", "attack", "region", "trace", "augment", "accuracy", "simulated_s", "bits", "energy_j",
-    "edges", "every_s", "dp_sgd", "traffic", "slices", "carbon",
+    "edge_servers", "every_s", "dp_sgd", "traffic", "slices", "carbon",
 }  # fmt: skip
 """Settings that are given once in twelve."""
 USES = {
-    "network.edges": "edges", "network.sidelink": "sidelink", "server.flop_per_s": "server-speed",
+    "network.edge_servers": "edges", "network.sidelink": "sidelink", "server.flop_per_s": "server-speed",
     "server.samples": "server-samples", "server.validation_samples": "validation-samples",
     "evaluation.consensus": "consensus",
     "network.uplink.secure_aggregation": "sums",
@@ -388,7 +388,7 @@ NEEDS: dict[str, dict[str, Any]] = {
         }
         for kind in ("flexlora", "flora", "hetlora")
     },
-    "hier-favg": {"network.edges": True, "network.edges.backhaul": True},
+    "hier-favg": {"network.edge_servers": True, "network.edge_servers.backhaul": True},
     "splitfed": {"model": "mlp", "server.flop_per_s": 1e7},
     "fedul": {
         "partition": "surrogate-sets",

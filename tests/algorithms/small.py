@@ -35,7 +35,7 @@ def peers(kind: str, more: str = "") -> str:
 TWO_STATIONS = (
     "channel=urban-micro",
     "network.cells={kind: list, xy_m: [[-20, 0], [20, 0]]}",
-    "network.edges.backhaul={energy_j_per_bit: 1e-8, loss: {kind: random, probability: 0.1}}",
+    "network.edge_servers.backhaul={energy_j_per_bit: 1e-8, loss: {kind: random, probability: 0.1}}",
 )
 
 WITH_CLASSES = ("data={kind: synthetic, features: 9, classes: 3, n_samples: 320, n_test: 60}", "model=softmax")

@@ -57,7 +57,7 @@ def test_what_goes_over_a_backhaul_is_on_the_path():
     """An edge server at the end of a line of 0.1 Mbit/s and 1 ms: 4.2 ms each way, around what is on the air."""
     found = explained(
         algorithm={"kind": "hier-favg", "cohort": 4, "lr": 0.1, "batch_size": None, "local_steps": 1, "edge_rounds": 2},
-        network__edges={"backhaul": {"rate_bps": 1e5, "delay_s": 1e-3, "energy_j_per_bit": 1e-3}},
+        network__edge_servers={"backhaul": {"rate_bps": 1e5, "delay_s": 1e-3, "energy_j_per_bit": 1e-3}},
     )
     kinds = found.kinds.set_index("what")
 

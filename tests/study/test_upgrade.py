@@ -36,6 +36,17 @@ def test_upgrade_replaces_keys_kinds_and_values_of_scenarios_and_studies(tmp_pat
         assert "has no former names" in fednet("upgrade", str(path)).stdout
 
 
+def test_upgrade_replaces_a_name_inside_a_key_path(tmp_path: Path) -> None:
+    """The former name of a group of settings is replaced, although more keys follow it."""
+    path = tmp_path / "study.yaml"
+    path.write_text("title: lines\nbase: edge_servers\ngrid:\n  network.edges.backhaul.rate_bps: [1.0e+5, 1.0e+6]\n")
+
+    result = fednet("upgrade", str(path))
+
+    assert result.exit_code == 0, result.output
+    assert "\n  network.edge_servers.backhaul.rate_bps: [1.0e+5, 1.0e+6]\n" in path.read_text()
+
+
 def test_upgrade_replaces_names_before_it_reports_other_problems(tmp_path: Path) -> None:
     """A misspelt key is an error, after the former name is replaced."""
     path = tmp_path / "scenario.yaml"

@@ -169,7 +169,7 @@ class Physics:
     def backhaul_erased(self, edge: int, up: bool, count: int) -> bool:
         """The same on the backhaul."""
         key = mix(mix(self.streams.key("loss", "backhaul"), edge), int(up))
-        return uniform(key, count) < getattr(self.scenario.network.edges.backhaul.loss, "probability", 0.0)
+        return uniform(key, count) < getattr(self.scenario.network.edge_servers.backhaul.loss, "probability", 0.0)
 
     def gain(self, device: int, now_ns: int) -> float:
         """Fading of an uplink now, of mean 1: none, or Rayleigh."""

@@ -123,7 +123,7 @@ def network(rng: Random, kind: str) -> dict[str, Any]:
             way["timeout_s"] = rng.choice((0.0005, 60.0, 60.0, 2000.0))
     if kind == "edges":
         found["cells"] = {"kind": "list", "xy_m": [[-60, 0], [60, 0], [0, 80]][: rng.randint(1, 3)]}
-        found["edges"] = {"backhaul": backhaul(rng)}
+        found["edge_servers"] = {"backhaul": backhaul(rng)}
     return found
 
 
