@@ -26,6 +26,7 @@ KEYS = {
     "delay_s": "max_delay_s",
     "edges": "edge_servers",
     "energy_j": "max_energy_j",
+    "frequency": "cpu_frequency",
     "guard": "self_balancing",
     "interference_db": "inr_db",
     "long_transfers": "fading_model",

@@ -422,7 +422,7 @@ def test_editors_know_every_way_to_write_a_profile(value, accepted):
 
 def test_what_a_server_expects_of_a_device_holds_its_fixed_time():
     """Expected and planned times are those that computations take; the server itself has no fixed time."""
-    fed = alone("pi-4b", "devices.overhead_s=11.4", "server.flop_per_s=1e6", "devices.frequency.part=0.5")
+    fed = alone("pi-4b", "devices.overhead_s=11.4", "server.flop_per_s=1e6", "devices.cpu_frequency.part=0.5")
     due_s = (11.4 + 1.0) / 0.5
 
     assert fed.processors.expected_s(0, 1.389e10) == pytest.approx(due_s)
@@ -438,7 +438,7 @@ def test_dynamic_energy_falls_with_the_square_of_the_clock():
     law = "devices.compute_energy={kind: cmos, clock_hz: 1e9, flop_per_cycle: 2}"
 
     for part in (1.0, 0.5):
-        fed = alone("pi-4b", law, f"devices.frequency.part={part}", "devices.overhead_s=0")
+        fed = alone("pi-4b", law, f"devices.cpu_frequency.part={part}", "devices.overhead_s=0")
         now_s, spent_j = computed(fed, 2e6)
         assert spent_j - 2.7 * now_s == pytest.approx(1e-4 * part**2)
 
@@ -448,7 +448,7 @@ def test_dynamic_energy_falls_with_the_square_of_the_clock():
     [
         ["devices.speed={kind: fixed, flop_per_s: 1e6}"],
         ["devices.speed={kind: log-normal, median_flop_per_s: 1e6, sigma: 0.5}", "devices.overhead_s=0.02"],
-        ["devices.speed={kind: list, flop_per_s: [1e6, 2e6, 3e6, 4e6]}", "devices.frequency.part=0.5"],
+        ["devices.speed={kind: list, flop_per_s: [1e6, 2e6, 3e6, 4e6]}", "devices.cpu_frequency.part=0.5"],
         ["devices.speed=null", "devices.profile={pi-4b: 0.5, phone-2019-mid: 0.5}"],
         ["devices.straggler={kind: log-normal, sigma: 1}", "devices.overhead_s=0.02"],
     ],

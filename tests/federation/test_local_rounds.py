@@ -160,7 +160,7 @@ APART = {
     "network.uplink.compression={kind: top-k, share: 0.1}": "messages are compressed",
     "network.downlink.mode=unicast": "is unicast",
     "evaluation.every_s=0.01": "timed evaluations",
-    "devices.frequency={within_s: 0.1, min_part: 0.1}": "",
+    "devices.cpu_frequency={within_s: 0.1, min_part: 0.1}": "",
 }
 
 

@@ -122,7 +122,7 @@ VARIANTS = {
     "devices: {profile: {compute: {active_w: 6}}}": "devices.profile.compute.active_w",
     "devices: {speed: {sigma: 0.5}}": "devices.speed",
     "devices: {slowdown: {0: 10, dev-3: 2}}": "devices.slowdown",
-    "devices: {frequency: {part: 0.5}}": "devices.frequency.part",
+    "devices: {cpu_frequency: {part: 0.5}}": "devices.cpu_frequency.part",
     "data: {kind: synthetic, separation: 2}": "data",
     "partition: {per_device: 3}": "partition.per_device",
     "model: {kind: mlp, hidden: [64]}": "model.hidden",
