@@ -267,9 +267,9 @@ class Network:
         radios = Radios(
             channel.device if sends_up else channel.base_station,
             powers.sending(channel.device) if sends_up else None,
-            (powers.receive_w(channel.device) or None) if kind != "uplink" else None,
-            (channel.device.stated("transmit_j_per_bit") or 0.0) if sends_up else 0.0,
-            (channel.device.stated("receive_j_per_bit") or 0.0) if kind != "uplink" else 0.0,
+            (powers.rx_consumption_w(channel.device) or None) if kind != "uplink" else None,
+            (channel.device.stated("tx_j_per_bit") or 0.0) if sends_up else 0.0,
+            (channel.device.stated("rx_j_per_bit") or 0.0) if kind != "uplink" else 0.0,
             controlled=rates is None and self._powers_differ(settings),
         )
         use = settings.access.use(band, links, cells, len(self._everybody))

@@ -36,10 +36,14 @@ KEYS = {
     "movement_s": "position_update_s",
     "numerology_khz": "subcarrier_spacing_khz",
     "private_sgd": "dp_sgd",
+    "receive_j_per_bit": "rx_j_per_bit",
+    "receive_w": "rx_consumption_w",
     "spacing_khz": "subcarrier_spacing_khz",
     "spare": "unused_bandwidth",
     "spreading": "spreading_factor",
     "train_loss": "worst_train_loss",
+    "transmit_j_per_bit": "tx_j_per_bit",
+    "transmit_w": "tx_consumption_w",
     "upload_s": "max_upload_s",
 }
 WORDS = {

@@ -53,14 +53,14 @@ def test_keys_act_are_refused_or_change_nothing() -> None:
 
 def test_a_key_that_is_cut_off_from_what_it_did_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Devices whose power while receiving nobody counts any longer: the key was alive, and is inert."""
-    label = "channel.device.receive_w"
+    label = "channel.device.rx_consumption_w"
     scenario = small_scenario("stop.rounds=1", f"{label}=0.1")
     assert list(looked_at(scenario, label).acting) == [label]
 
     whole = Network._medium
 
     def without(self, kind, settings, channel, *rest):
-        deaf = channel.model_copy(update={"device": channel.device.model_copy(update={"receive_w": 0.0})})
+        deaf = channel.model_copy(update={"device": channel.device.model_copy(update={"rx_consumption_w": 0.0})})
         return whole(self, kind, settings, deaf, *rest)
 
     monkeypatch.setattr(Network, "_medium", without)

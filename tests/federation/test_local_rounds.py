@@ -101,7 +101,7 @@ SPEEDS = (
 MORE = (
     "devices.straggler={kind: shifted-exponential, mean_factor: 1.0}",
     "devices.profile=pi-4b",
-    "channel.device={transmit_j_per_bit: 1e-7, receive_j_per_bit: 1e-8}",
+    "channel.device={tx_j_per_bit: 1e-7, rx_j_per_bit: 1e-8}",
     "network.power_control={kind: target-snr, target_snr_db: 20}",
     "algorithm.selection={kind: oort}",
     "stop={rounds: 4, simulated_s: 0.02}",
@@ -186,7 +186,7 @@ SPECIAL = {
     "several computations in one exchange": (STRAGGLERS, LAW % ("ditto", ", pull: 0.1")),
     "a battery that ends": (
         "devices.battery={capacity_j: 0.0003}",
-        "channel.device={receive_w: 0.2, idle_w: 0.01}",
+        "channel.device={rx_consumption_w: 0.2, idle_w: 0.01}",
         "stop={rounds: 4, simulated_s: 5}",
     ),
     "outages": ("channel.rate={kind: fixed, bit_rate_bps: 1e6, threshold_db: 20}", "devices.placement.radius_m=400"),

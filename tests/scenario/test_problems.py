@@ -503,7 +503,7 @@ def test_a_device_has_one_idle_power() -> None:
     ):
         small_scenario(side.replace("KEY", "idle_w"))
 
-    assert small_scenario(side.replace("KEY", "receive_w")).network.sidelink is not None
+    assert small_scenario(side.replace("KEY", "rx_consumption_w")).network.sidelink is not None
 
 
 @pytest.mark.parametrize(("key", "value"), [("density", 0.3), ("size_m", 3), ("height_m", 4)])

@@ -39,7 +39,7 @@ def powers_of(scenario: Scenario) -> Powers:
     radio, computing = scenario.channel.device, scenario.devices.compute_energy
     amplifier_w = watt(radio.tx_power_dbm) / (radio.amplifier_efficiency or 1.0)
     computing_w = max(computing.active_w - radio.idle_w, 0.0)  # a measured power is that of the whole device
-    return Powers(computing_w, amplifier_w, radio.circuit_w, radio.receive_w, radio.idle_w)
+    return Powers(computing_w, amplifier_w, radio.circuit_w, radio.rx_consumption_w, radio.idle_w)
 
 
 def watt(dbm: float) -> float:

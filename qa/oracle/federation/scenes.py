@@ -91,7 +91,7 @@ def channel(rng: Random, kind: str) -> dict[str, Any]:
 def terminal(rng: Random, dbm: float, height_m: float) -> dict[str, Any]:
     """A radio."""
     power = {"amplifier_efficiency": rng.choice((1.0, 0.4)), "circuit_w": rng.choice((0.0, 0.1))}
-    power |= {"receive_w": rng.choice((0.0, 0.3)), "idle_w": rng.choice((0.0, 0.05))} if height_m < 2 else {}
+    power |= {"rx_consumption_w": rng.choice((0.0, 0.3)), "idle_w": rng.choice((0.0, 0.05))} if height_m < 2 else {}
     return {"tx_power_dbm": dbm, "noise_figure_db": 7.0, "height_m": height_m, **power}
 
 

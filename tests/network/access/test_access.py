@@ -132,7 +132,7 @@ def test_transfers_share_the_port_equally_whatever_the_radio_says(cell):
 
 def test_a_broadcast_passes_the_port_once(cell):
     """Three receivers in 1 s."""
-    world = cell(Ethernet(port_bps=10e6), multicast=True, receive_w=0.5)
+    world = cell(Ethernet(port_bps=10e6), multicast=True, rx_consumption_w=0.5)
     found = world.play(*((0.0, device, 10 * MBIT) for device in range(3)))
 
     assert [each.ended_s for each in found] == [1.0, 1.0, 1.0]
@@ -141,7 +141,7 @@ def test_a_broadcast_passes_the_port_once(cell):
 
 def test_rounds_over_a_wire_take_the_bits_over_the_speed_of_the_port():
     """Four devices, 320 bit: 3.2 us down, 720 us of training, 12.8 us up; bits have their energy, power has none."""
-    bits = "channel.device.transmit_j_per_bit=1e-6"
+    bits = "channel.device.tx_j_per_bit=1e-6"
     fed = run_small(*BOTH, bits, OUTAGE, "channel.device.circuit_w=5", "stop.rounds=2", timing_only=True)
     fed.close()
     found = fed.ledger.frame("transfers")

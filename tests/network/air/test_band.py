@@ -266,17 +266,29 @@ def outcomes(
     availability=st.sampled_from([Always(), Always(), Windows(devices={0: [[0.005, 0.02]], 2: [[0.0, 0.003]]})]),
     way=st.sampled_from(["uplink", "downlink"]),
     radios=st.sampled_from(["plain", "bits"]),
-    receive_w=st.sampled_from([0.0, 0.1]),
+    rx_consumption_w=st.sampled_from([0.0, 0.1]),
 )
 def test_whatever_is_asked_and_cancelled_the_books_are_those_of_exact_walks(
-    snr, asked, cancelled, until_ns, access, law, coherence_s, timeout_s, loss, availability, way, radios, receive_w
+    snr,
+    asked,
+    cancelled,
+    until_ns,
+    access,
+    law,
+    coherence_s,
+    timeout_s,
+    loss,
+    availability,
+    way,
+    radios,
+    rx_consumption_w,
 ):
     """Equal rows in equal order, deliveries in order and time, energies, bits, and transfers that nobody heard of."""
     fading = NoFading() if math.isinf(coherence_s) else Rayleigh(coherence_s=coherence_s)
-    bits = PlainRadios(full_w=0.2, transmit_j_per_bit=1e-7, receive_j_per_bit=2e-7) if radios == "bits" else None
+    bits = PlainRadios(full_w=0.2, tx_j_per_bit=1e-7, rx_j_per_bit=2e-7) if radios == "bits" else None
     general, turns = outcomes(
         snr, asked, cancelled, until_ns, access=access, law=law, fading=fading, timeout_s=timeout_s, loss=loss,
-        availability=availability, way=way, radios=bits, receive_w=receive_w,
+        availability=availability, way=way, radios=bits, rx_consumption_w=rx_consumption_w,
     )  # fmt: skip
 
     assert turns == general

@@ -289,7 +289,7 @@ def outcomes(
     timeout_s=st.sampled_from([None, 0.004, 0.05, 3600.0]),
     loss=st.sampled_from([NoLoss(), RandomLoss(probability=0.3)]),
     availability=st.sampled_from([Always(), Always(), Windows(devices={0: [[0.005, 0.02]], 2: [[0.0, 0.003]]})]),
-    radios=st.sampled_from([None, PlainRadios(full_w=0.2, transmit_j_per_bit=1e-7, receive_j_per_bit=2e-7)]),
+    radios=st.sampled_from([None, PlainRadios(full_w=0.2, tx_j_per_bit=1e-7, rx_j_per_bit=2e-7)]),
     tcp=st.booleans(),
 )
 def test_whatever_is_asked_and_cancelled_both_airs_write_the_same_books(

@@ -65,7 +65,7 @@ def test_a_broadcast_ends_with_its_slowest_receiver(cell, access):
 @BOTH_AIRS
 def test_every_receiver_draws_power_while_it_receives(cell, access):
     """Three receivers of a broadcast at 0.5 W draw 1.5 W until the slowest has it; its sender's draw is apart."""
-    world = cell(access, CAPACITY, snr=SNR, multicast=True, receive_w=0.5)
+    world = cell(access, CAPACITY, snr=SNR, multicast=True, rx_consumption_w=0.5)
     world.play(*((0.25, device, MBIT) for device in range(3)))
 
     airtime_s = MBIT / rate_bps(1.0)
