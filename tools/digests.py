@@ -85,7 +85,7 @@ ANYWHERE: dict[str, tuple[str, ...]] = {
 """Settings of worlds that are played on both scenes: twelve devices in a street, and six on ideal links."""
 ON_A_RADIO: dict[str, tuple[str, ...]] = {
     "noma": ("network.uplink.access=noma",),
-    "shared": ("network.uplink.access={kind: full-reuse, threshold_db: -20}",),
+    "shared": ("network.uplink.access={kind: full-reuse, sinr_threshold_db: -20}",),
     "aloha": ("network.uplink.access={kind: slotted-aloha, slot_s: 0.001}",),
     "moving-tcp": ("devices.mobility={kind: random-waypoint}", *_TCP, _OFDMA),
     "far": (*_FAR, _OFDMA),

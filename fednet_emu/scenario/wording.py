@@ -41,6 +41,7 @@ KEYS = {
     "spacing_khz": "subcarrier_spacing_khz",
     "spare": "unused_bandwidth",
     "spreading": "spreading_factor",
+    "threshold_db": "sinr_threshold_db",
     "train_loss": "worst_train_loss",
     "transmit_j_per_bit": "tx_j_per_bit",
     "transmit_w": "tx_consumption_w",

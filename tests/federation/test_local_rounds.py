@@ -93,7 +93,7 @@ def test_trained_rounds_are_those_of_events_to_the_last_bit(played, name):
     assert rounds >= 3
 
 
-ACCESS = ("tdma", "ofdma", "noma", "{kind: full-reuse, threshold_db: -20}")
+ACCESS = ("tdma", "ofdma", "noma", "{kind: full-reuse, sinr_threshold_db: -20}")
 SPEEDS = (
     "devices.speed={kind: log-normal, median_flop_per_s: 1e6, sigma: 0.6}",
     "devices.speed={kind: fixed, flop_per_s: 1e6}",

@@ -176,7 +176,7 @@ def test_a_remedy_that_harms_says_what_takes_longer():
 
 def test_power_over_more_band_that_falls_below_a_threshold_is_named():
     """Twice the band halves each mean SNR: of 20 devices those within 3 dB above the threshold fall below it."""
-    settings = {"network.uplink.access": {"kind": "noma", "threshold_db": 25.0}, "channel.fading": "none"}
+    settings = {"network.uplink.access": {"kind": "noma", "sinr_threshold_db": 25.0}, "channel.fading": "none"}
     run = fe.run("quickstart", settings={**settings, "stop.rounds": 1}, timing_only=True)
     before_db = run.table("scene")["snr_db"].dropna()
     twice = fe.check(run.scenario, settings={"channel.bandwidth_hz": 2e6})

@@ -274,7 +274,7 @@ def test_what_the_new_kind_lacks_is_told_in_one_line() -> None:
     [
         (
             "network.uplink.access",
-            {"kind": "slotted-aloha", "slot_s": 1e-3, "threshold_db": -3},
+            {"kind": "slotted-aloha", "slot_s": 1e-3, "sinr_threshold_db": -3},
             "full-reuse",
             1,
             ["slot_s"],

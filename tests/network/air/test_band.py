@@ -258,7 +258,7 @@ def outcomes(
     asked=st.lists(requests, min_size=1, max_size=12),
     cancelled=st.lists(cancellings, max_size=6),
     until_ns=instants | st.just(10**13),
-    access=st.sampled_from([Tdma(), Ofdma(subchannels=1), FullReuse(max_senders=1, threshold_db=-3.0)]),
+    access=st.sampled_from([Tdma(), Ofdma(subchannels=1), FullReuse(max_senders=1, sinr_threshold_db=-3.0)]),
     law=st.sampled_from([Shannon(), FixedRate(bit_rate_bps=3e6, threshold_db=-1.0), FixedRate(bit_rate_bps=1e5)]),
     coherence_s=st.sampled_from([0.0001, 0.0435, math.inf]),
     timeout_s=st.sampled_from([None, 0.004, 0.05, 3600.0]),

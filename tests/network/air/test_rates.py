@@ -232,8 +232,8 @@ def test_the_recording_is_that_of_the_end_that_is_a_device(ends):
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 SCHEMES = (
-    Ofdma(), Ofdma(subchannels=2), FullReuse(), FullReuse(max_senders=3, threshold_db=-15.0), Noma(),
-    Noma(threshold_db=-10.0, residual=0.1), NrGrants(),
+    Ofdma(), Ofdma(subchannels=2), FullReuse(), FullReuse(max_senders=3, sinr_threshold_db=-15.0), Noma(),
+    Noma(sinr_threshold_db=-10.0, residual=0.1), NrGrants(),
 )  # fmt: skip
 LONG_NS = 5 * 10**9
 """By then nearly all that can end has ended; what cannot, far out of reach, has blocks of fading up to the end."""
