@@ -38,7 +38,7 @@ _URBAN = (
 _IDEAL = ("devices.count=6", "data.n_samples=120", "algorithm.cohort=6", "stop.rounds=3")
 _OFDMA = "network.uplink.access=ofdma"
 _TCP = ("network.transport={kind: tcp}", "network.downlink.mode=unicast")
-_LOSS = ("network.uplink.loss={kind: random, probability: 0.4}", "algorithm.retries=2")
+_LOSS = ("network.uplink.message_loss={kind: random, probability: 0.4}", "algorithm.retries=2")
 _NR = ("network.uplink.access=nr-grants", "network.downlink.access=nr-grants")
 _AWAY = "devices.availability={kind: periodic, on_s: 1.0, off_s: 1.0}"
 _FAR = (

@@ -90,16 +90,16 @@ def test_every_key_of_a_drawn_scenario_has_a_label_of_the_list() -> None:
 
 def test_a_change_is_another_value_at_its_place_alone() -> None:
     """Nothing else is touched, the original neither, and the same value never comes twice."""
-    scenario = small_scenario("network.uplink.loss={kind: random, probability: 0.25}")
+    scenario = small_scenario("network.uplink.message_loss={kind: random, probability: 0.25}")
     settings = scenario.model_dump(mode="json")
-    its = key("network.uplink.loss.random.probability", scenario)
+    its = key("network.uplink.message_loss.random.probability", scenario)
     values = list(changes(its, Random(0), 4))
     other = changed(settings, its.path, values[0])
 
     assert len(values) == len(set(values)) > 4
     assert 0.25 not in values
-    assert other["network"]["uplink"]["loss"].pop("probability") == values[0]
-    assert settings["network"]["uplink"]["loss"].pop("probability") == 0.25
+    assert other["network"]["uplink"]["message_loss"].pop("probability") == values[0]
+    assert settings["network"]["uplink"]["message_loss"].pop("probability") == 0.25
     assert other == settings
 
 

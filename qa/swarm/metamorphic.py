@@ -296,7 +296,7 @@ def one_by_one(settings: Settings) -> str | None:
     """In a world without losses and absences, exchanges as arrays write the books of those with events."""
     rng = Random(f"one by one {settings['seed']}")
     access = rng.choice(["tdma", "tdma", "ofdma", "noma", {"kind": "full-reuse", "sinr_threshold_db": -20}])
-    uplink = {"access": access} | rng.choice([{}, {"timeout_s": rng.choice([0.05, 0.5])}, {"loss": LOSS}])
+    uplink = {"access": access} | rng.choice([{}, {"timeout_s": rng.choice([0.05, 0.5])}, {"message_loss": LOSS}])
     plain = {**UNDISTURBED, "network": {"uplink": uplink}, "evaluation.every_s": None}
     scenario, plays = scenario_of(with_values(settings, plain)), {}
     for path, take in PATHS.items():

@@ -319,7 +319,7 @@ def test_noise_of_the_devices_is_their_own_and_n_times_dearer():
     "more",
     [
         (),
-        ("network.uplink.loss={kind: random, probability: 0.3}",),
+        ("network.uplink.message_loss={kind: random, probability: 0.3}",),
         ("devices.speed={kind: list, flop_per_s: [1e6, 1e6, 1e6, 10]}", "algorithm.deadline_s=1"),
         ("devices.availability={kind: periodic, on_s: 0.002, off_s: 0.002}",),
     ],

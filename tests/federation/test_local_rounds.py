@@ -109,7 +109,7 @@ MORE = (
     "network.uplink.timeout_s=0.05",
     "channel.device.tx_power_dbm=-5",
     "algorithm.local_steps=3",
-    "network.uplink.loss={kind: random, probability: 0.4}",
+    "network.uplink.message_loss={kind: random, probability: 0.4}",
     "algorithm.deadline_s=0.01",
     "algorithm.deadline_s=0.1",
     "algorithm.deadline_s=1",
@@ -151,8 +151,8 @@ def test_most_drawn_worlds_are_played_as_arrays(played):
 
 
 APART = {
-    "network.uplink.loss={kind: random, probability: 0.4}; algorithm.retries=1": "are sent again",
-    "network.downlink.loss={kind: random, probability: 0.4}": "is unicast, or its messages may be lost",
+    "network.uplink.message_loss={kind: random, probability: 0.4}; algorithm.retries=1": "are sent again",
+    "network.downlink.message_loss={kind: random, probability: 0.4}": "is unicast, or its messages may be lost",
     "network.transport={kind: tcp}": "messages may be lost or late",
     "devices.availability={kind: periodic, on_s: 1.0, off_s: 1.0}": "devices may be absent",
     "devices.mobility={kind: random-waypoint}": "messages may be lost or late",
@@ -192,7 +192,10 @@ SPECIAL = {
     "outages": ("channel.rate={kind: fixed, bit_rate_bps: 1e6, threshold_db: 20}", "devices.placement.radius_m=400"),
     "uploads that are sent again": ("network.uplink.timeout_s=0.001", "algorithm.retries=3"),
     "uploads that are sent again for some time": ("network.uplink.timeout_s=0.001", LAW % ("afl", ", lr_lambda: 0.1")),
-    "uploads that are lost": ("network.uplink.loss={kind: random, probability: 0.4}", "algorithm.deadline_s=10"),
+    "uploads that are lost": (
+        "network.uplink.message_loss={kind: random, probability: 0.4}",
+        "algorithm.deadline_s=10",
+    ),
     "edge of reach": (
         "channel.device.tx_power_dbm=-20",
         "devices.placement.radius_m=400",

@@ -19,7 +19,7 @@ pytest.importorskip("flwr", reason="flwr is not installed; make test-flower inst
 
 FAST = {"progress": False}
 NO_EVALUATION = {"fraction_evaluate": 0.0, "min_evaluate_nodes": 0}  # older versions need both
-LOSSY = {"network": {"uplink": {"loss": {"kind": "random", "probability": 0.4}}}}
+LOSSY = {"network": {"uplink": {"message_loss": {"kind": "random", "probability": 0.4}}}}
 
 
 def logged(caplog):

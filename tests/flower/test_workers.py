@@ -84,8 +84,8 @@ POLLING = """
 """Asynchronous learning, in which one device gets two messages at first."""
 
 WORLDS = {
-    "loss": {"uplink": {"loss": {"kind": "random", "probability": 0.3}}},
-    "unicast": {"downlink": {"mode": "unicast", "loss": {"kind": "random", "probability": 0.2}}},
+    "loss": {"uplink": {"message_loss": {"kind": "random", "probability": 0.3}}},
+    "unicast": {"downlink": {"mode": "unicast", "message_loss": {"kind": "random", "probability": 0.2}}},
     "polling": {},
 }
 

@@ -60,7 +60,7 @@ def test_most_of_what_a_scenario_can_say_is_played() -> None:
         ({"network.uplink.access": "lora", "channel.bandwidth_hz": 125e3}, ["network.uplink.access"]),
         ({"network.uplink.idle": "rrc"}, ["network.uplink.idle"]),
         ({"network.transport": "udp"}, ["network.transport"]),
-        ({"network.downlink.loss": {"kind": "random", "probability": 0.1}}, ["network.downlink.loss"]),
+        ({"network.downlink.message_loss": {"kind": "random", "probability": 0.1}}, ["network.downlink.message_loss"]),
         ({"channel.rate": {"kind": "fixed", "bit_rate_bps": 1e6, "threshold_db": 3}}, ["channel.rate"]),
     ],
 )

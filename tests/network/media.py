@@ -102,7 +102,7 @@ def medium_of(
     **of_band: Any,
 ) -> Medium:
     """A medium over 1 MHz, without fading, loss and delays unless these are given."""
-    settings: dict[str, Any] = {"access": access, "loss": loss or NoLoss(), "timeout_s": timeout_s}
+    settings: dict[str, Any] = {"access": access, "message_loss": loss or NoLoss(), "timeout_s": timeout_s}
     if way != "uplink":
         settings["mode"] = "broadcast" if multicast else "unicast"
     band = Band.of(of_band.pop("bandwidth_hz", 1e6), law, fading or NoFading(), key, **of_band)

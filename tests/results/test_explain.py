@@ -157,8 +157,10 @@ def test_chance_costs_a_remedy_rounds_but_not_its_gain():
     scenario = fe.run(MAPPING).scenario
     same = Replay.of(scenario, "as it is")
     lossy = {"kind": "random", "probability": 0.4}
-    found = replayed(scenario, Remedy("losses", {"network.uplink.loss": lossy}), same)
-    again = fe.run(MAPPING, settings={"network.uplink.loss": lossy, "stop.rounds": found.rounds}, timing_only=True)
+    found = replayed(scenario, Remedy("losses", {"network.uplink.message_loss": lossy}), same)
+    again = fe.run(
+        MAPPING, settings={"network.uplink.message_loss": lossy, "stop.rounds": found.rounds}, timing_only=True
+    )
     arrived = again.rounds["arrived"].cumsum().tolist()
 
     assert arrived[-1] >= 12 > arrived[-2]
@@ -293,7 +295,7 @@ def test_every_kind_of_speed_is_doubled(speed):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"network__uplink__loss": {"kind": "random", "probability": 0.3}},
+        {"network__uplink__message_loss": {"kind": "random", "probability": 0.3}},
         {
             "algorithm": {
                 "kind": "fedavg",

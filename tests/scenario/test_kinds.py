@@ -113,7 +113,7 @@ VARIANTS = {
     "channel: {device: {tx_power_dbm: 13}}": "channel.device.tx_power_dbm",
     "network: {uplink: {timeout_s: 3}}": "network.uplink.timeout_s",
     "network: {uplink: {access: {residual: 0.1}}}": "network.uplink.access",
-    "network: {uplink: {loss: {probability: 0.1}}}": "network.uplink.loss",
+    "network: {uplink: {message_loss: {probability: 0.1}}}": "network.uplink.message_loss",
     "network: {power_control: {target_snr_db: 10}}": "network.power_control",
     "devices: {count: 7}": "devices.count",
     "devices: {placement: {radius_m: 500}}": "devices.placement.radius_m",

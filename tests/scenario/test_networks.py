@@ -108,7 +108,7 @@ EACH_CASE = pytest.mark.parametrize(("reception", "access"), CASES)
 
 def settings_of(reception: str, access: str, *more: str) -> tuple[str, ...]:
     """Fading links of an uplink with antennas, some of whose packets are lost."""
-    loss = "network.uplink.loss={kind: random, probability: 0.2}"
+    loss = "network.uplink.message_loss={kind: random, probability: 0.2}"
     return (
         CAPACITY,
         FADING,

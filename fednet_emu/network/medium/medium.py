@@ -109,7 +109,7 @@ class Medium:
         self.patience = patience if timeout_s is None else None
         self._notice_ns = to_ns(min(NOTICE_S, MOST_S if timeout_s is None else timeout_s))
         self.timeout_ns = to_ns(LEAST_S if self.patience else MOST_S if timeout_s is None else timeout_s)
-        self.faults = Faults(presence, settings.loss, loss_key, self.band.numbers)
+        self.faults = Faults(presence, settings.message_loss, loss_key, self.band.numbers)
         self._powers_differ, self._full_w = radios.differ, radios.full_w
         self._stop, self._broadcasts = self.cancel, settings.broadcasts
         batteries = presence.batteries

@@ -163,13 +163,15 @@ class Physics:
         """Whether the count-th message of a link is lost by chance: by what was planned, or at random."""
         sender, receiver = (self.names.get(end, end) for end in ends)
         key = mix(mix(self.streams.key("loss", kind), sender + 1), receiver + 1)
-        loss = getattr(self.scenario.network, kind).loss
+        loss = getattr(self.scenario.network, kind).message_loss
         return uniform(mix(key, 1), count) < error or uniform(key, count) < getattr(loss, "probability", 0.0)
 
     def backhaul_erased(self, edge: int, up: bool, count: int) -> bool:
         """The same on the backhaul."""
         key = mix(mix(self.streams.key("loss", "backhaul"), edge), int(up))
-        return uniform(key, count) < getattr(self.scenario.network.edge_servers.backhaul.loss, "probability", 0.0)
+        return uniform(key, count) < getattr(
+            self.scenario.network.edge_servers.backhaul.message_loss, "probability", 0.0
+        )
 
     def gain(self, device: int, now_ns: int) -> float:
         """Fading of an uplink now, of mean 1: none, or Rayleigh."""

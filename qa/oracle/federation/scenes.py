@@ -118,7 +118,7 @@ def network(rng: Random, kind: str) -> dict[str, Any]:
         found["overhead"] = {"kind": "header", "header_bit": rng.choice((80, 320))}
     for way in [found["downlink"], *([found["uplink"]] if kind != "over the air" else [])]:
         if rng.random() < 0.3:
-            way["loss"] = {"kind": "random", "probability": 0.3}
+            way["message_loss"] = {"kind": "random", "probability": 0.3}
         if rng.random() < 0.7:
             way["timeout_s"] = rng.choice((0.0005, 60.0, 60.0, 2000.0))
     if kind == "edges":
@@ -133,7 +133,7 @@ def backhaul(rng: Random) -> dict[str, Any]:
         "rate_bps": rng.choice((None, 1e5, 1e6)),
         "delay_s": rng.choice((0.0, 0.003)),
         "energy_j_per_bit": 1e-6,
-        "loss": {"kind": "random", "probability": 0.4} if rng.random() < 0.5 else "none",
+        "message_loss": {"kind": "random", "probability": 0.4} if rng.random() < 0.5 else "none",
     }
 
 

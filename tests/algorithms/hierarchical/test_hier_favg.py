@@ -40,7 +40,7 @@ ON_THE_MOVE = (
     "devices.region={kind: disc, radius_m: 80}",
     "devices.mobility={kind: random-direction, min_speed_m_s: 20, max_speed_m_s: 30, mean_leg_s: 20}",
     "devices.speed.flop_per_s=1e3",
-    "network.uplink.loss={kind: random, probability: 0.1}",
+    "network.uplink.message_loss={kind: random, probability: 0.1}",
     "stop.rounds=8",
 )
 
@@ -79,7 +79,7 @@ def test_the_means_by_hand() -> None:
 
 LIMITS = {
     "one station": ("data.n_samples=83",),
-    "one station, losses": ("data.n_samples=83", "network.uplink.loss={kind: random, probability: 0.3}"),
+    "one station, losses": ("data.n_samples=83", "network.uplink.message_loss={kind: random, probability: 0.3}"),
     "three stations": THREE_STATIONS,
     "three stations, handovers": ON_THE_MOVE,
 }
@@ -234,7 +234,7 @@ def test_an_edge_server_without_devices_gets_the_model_and_sends_nothing() -> No
 @pytest.mark.parametrize("retries", [0, 2])
 def test_what_the_backhaul_loses_is_sent_again_so_often_and_no_more(retries: int) -> None:
     """With every message lost nobody is invited, each edge server is sent 1 + retries messages, and the model stays."""
-    lost = "network.edge_servers.backhaul={rate_bps: 1e6, loss: {kind: random, probability: 0.9999999}}"
+    lost = "network.edge_servers.backhaul={rate_bps: 1e6, message_loss: {kind: random, probability: 0.9999999}}"
     ours, fed = trained(lost, hier(f"backhaul_retries: {retries}"))
 
     assert torch.equal(ours, fed.task.model.initial())
@@ -245,7 +245,7 @@ def test_what_the_backhaul_loses_is_sent_again_so_often_and_no_more(retries: int
 
 def test_a_lossy_backhaul_leaves_out_edge_servers_and_goes_on() -> None:
     """Half of the messages lost and none sent again: some rounds have both edge servers, some one, some none."""
-    lost = "network.edge_servers.backhaul.loss={kind: random, probability: 0.5}"
+    lost = "network.edge_servers.backhaul.message_loss={kind: random, probability: 0.5}"
     fed = trained(*THREE_STATIONS, lost, hier("edge_rounds: 1, backhaul_retries: 0"), "stop.rounds=40")[1]
 
     assert set(fed.ledger.rounds.column("invited").tolist()) == {0, 2, 4}

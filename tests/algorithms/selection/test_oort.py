@@ -381,7 +381,7 @@ def test_what_was_seen_is_recorded() -> None:
 
 def test_losses_and_reports_of_lost_uploads_are_not_known() -> None:
     """A device whose uploads are all lost stays unexplored, so that its share of exploration is not spent on others."""
-    lossy = "network.uplink.loss={kind: random, probability: 0.999999}"
+    lossy = "network.uplink.message_loss={kind: random, probability: 0.999999}"
     fed = run_small("algorithm.cohort=2", "algorithm.selection=oort", lossy, "stop.rounds=5", timing_only=True)
 
     assert not fed.learner.nominal  # nothing was read

@@ -18,7 +18,7 @@ from fednet_emu.records.rows import KINDS
 
 CHANGES = [
     "stop.rounds=6",
-    "network.uplink.loss={kind: random, probability: 0.2}",
+    "network.uplink.message_loss={kind: random, probability: 0.2}",
     "channel.device.rx_consumption_w=0.1",
 ]
 

@@ -125,8 +125,8 @@ def test_the_same_files_without_the_federation() -> None:
 
 
 LOSSES = (
-    "network.uplink.loss={kind: random, probability: 0.3}",
-    "network.downlink.loss={kind: random, probability: 0.3}",
+    "network.uplink.message_loss={kind: random, probability: 0.3}",
+    "network.downlink.message_loss={kind: random, probability: 0.3}",
 )
 GRANTS = "network.uplink.access=nr-grants", "network.downlink.access=nr-grants"
 
