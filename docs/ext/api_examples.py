@@ -22,7 +22,7 @@ EXAMPLES: dict[str, str] = {
     "schema": 'import json\n\njson.dump(fe.schema(), open("scenario.schema.json", "w"))',
     "sweep": (
         'study = fe.sweep(\n    "quickstart",\n    grid={"network.uplink.access": ["tdma", "ofdma"]},\n    seeds=3,\n'
-        '    settings={"stop.rounds": 10},\n)\nstudy.cells'
+        '    settings={"stop.rounds": 10},\n)\nstudy.runs'
     ),
     "search": (
         'found = fe.search(\n    "quickstart",\n    {"algorithm.lr": {"low": 0.01, "high": 1.0, "log": True}},\n'

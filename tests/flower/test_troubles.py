@@ -522,5 +522,5 @@ def test_a_study_has_apps_beside_our_algorithms(write_app, tmp_path):
     grid = {"method": {"ours": {**ours, **small}, "theirs": {**theirs, **small}}}
     study = fe.sweep("quickstart", grid=grid, seeds=1, out=tmp_path / "study", workers=1, progress=False)
 
-    assert study.cells.status.tolist() == ["done", "done"]
-    assert study.cells.rounds.tolist() == [2, 2]
+    assert study.runs.status.tolist() == ["done", "done"]
+    assert study.runs.rounds.tolist() == [2, 2]

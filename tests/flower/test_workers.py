@@ -154,9 +154,9 @@ def test_cells_of_a_sweep_train_in_their_own_processes(write_app):
     app = write_app(client=LEARNING.replace("PIDS", "False"))
     study = fe.sweep(on_small(app, work={}), grid={"training.workers": [1, 2]}, seeds=1, workers=2, progress=False)
 
-    assert study.cells["status"].tolist() == ["done", "done"]
+    assert study.runs["status"].tolist() == ["done", "done"]
     for column in ("simulated_s", "uplink_bit", "energy_j", "accuracy"):
-        assert study.cells[column].nunique() == 1, column
+        assert study.runs[column].nunique() == 1, column
 
 
 @pytest.mark.parametrize("workers", [1, 2])
