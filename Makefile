@@ -148,8 +148,8 @@ bench-peers: $(VENV)/.installed  ## Compare with other simulators; PEERS=..., AL
 reproduce: $(VENV)/.installed  ## Run the studies that fit into an hour; refresh their tables and figures in results/reference
 	$(BIN)/fednet reproduce --minutes 60
 
-stale: $(VENV)/.installed  ## Name the reference tables that today's code no longer makes; CELLS=2, MEND=1 NAMES=..., FEDNET_DATA=...
-	$(BIN)/python tools/stale.py --cells $(or $(CELLS),2) $(if $(MEND),--mend) $(NAMES)
+stale: $(VENV)/.installed  ## Name the reference tables that today's code no longer makes; RUNS=2, MEND=1 NAMES=..., FEDNET_DATA=...
+	$(BIN)/python tools/stale.py --runs $(or $(RUNS),2) $(if $(MEND),--mend) $(NAMES)
 
 clean:  ## Remove the virtual environment, caches and runs
 	rm -rf $(VENV) $(VENV)-* dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

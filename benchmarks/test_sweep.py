@@ -14,16 +14,16 @@ from fednet_emu.study.runners import Event, Job, attempted, run_locally
 from fednet_emu.study.runs import StudyRun, runs_of
 from fednet_emu.study.sweep import sweep
 
-CELLS = 6
+RUNS = 6
 
 
 def cells_per_hour(out: Path, workers: int) -> float:
     """Host speed of a part of the example study; the first call of a process also starts the server of processes."""
-    some = runs_of("quickstart_access", ["stop.rounds=60"])[:CELLS]
+    some = runs_of("quickstart_access", ["stop.rounds=60"])[:RUNS]
     started_s = time.perf_counter()
     progress = sweep(some, out, lambda tasks: run_locally(tasks, workers))
-    assert len(progress.done) == CELLS
-    return CELLS / (time.perf_counter() - started_s) * 3600
+    assert len(progress.done) == RUNS
+    return RUNS / (time.perf_counter() - started_s) * 3600
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
@@ -66,7 +66,7 @@ def around_s(runs: int, folder: Path) -> tuple[float, float]:
     if not run.exists():
         attempted(Job(loaded[0].scenario, "run", run, None, False, loaded[0].study.limits))
     for copy in loaded:
-        shutil.copytree(run, out / "cells" / copy.name, copy_function=os.link)
+        shutil.copytree(run, out / "runs" / copy.name, copy_function=os.link)
     started_s = time.process_time()
     assert len(sweep(loaded, out, none).done) == runs
     return first_s, time.process_time() - started_s

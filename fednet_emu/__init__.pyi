@@ -12,7 +12,7 @@ from fednet_emu.results.library import channels as channels
 from fednet_emu.results.library import profiles as profiles
 from fednet_emu.results.library import scenarios as scenarios
 from fednet_emu.results.library import kinds as kinds
-from fednet_emu.algorithms.accountant import noise_for as noise_for
+from fednet_emu.algorithms.accountant import noise_multiplier_for as noise_multiplier_for
 from fednet_emu.learning.models.adapters import add_lora_adapters as add_lora_adapters
 from fednet_emu.results.library import schema as schema
 from fednet_emu.results.run import Run as Run

@@ -27,7 +27,7 @@ from tests.quick import examples
 
 PLAN = SgdPlan(lr=0.1, steps=1)
 SIDE_BY_SIDE = ("network.uplink.access=ofdma", "network.downlink.access=ofdma", "network.downlink.mode=unicast")
-LOSSY = tuple(f"network.{way}.loss={{kind: random, probability: 0.3}}" for way in ("uplink", "downlink"))
+LOSSY = tuple(f"network.{way}.message_loss={{kind: random, probability: 0.3}}" for way in ("uplink", "downlink"))
 
 
 # ---- asynchronous ----------------------------------------------------------------------------------------------------
@@ -265,7 +265,9 @@ def test_an_isolated_node_keeps_its_own_update() -> None:
 @pytest.mark.parametrize("loss", ["none", "{kind: random, probability: 0.3}"])
 def test_device_to_device_learning_approaches_the_optimum_and_keeps_its_mass(loss: str) -> None:
     """With and without loss, connected nodes agree near the least squares solution, and the total mass stays 5."""
-    fed, algorithm = device_to_device(f"network.sidelink.loss={loss}", "stop.rounds=60", "evaluation.every_rounds=60")
+    fed, algorithm = device_to_device(
+        f"network.sidelink.message_loss={loss}", "stop.rounds=60", "evaluation.every_rounds=60"
+    )
     optimum = small_scenario("data.n_samples=100").data.load(None, Streams(0)("data")).optimum
     assert optimum is not None
     start_error = (fed.task.model.initial() - optimum).norm()
@@ -287,7 +289,7 @@ def test_all_nodes_train_in_one_wavefront() -> None:
 
 def test_device_to_device_events_do_not_depend_on_training() -> None:
     """Timing alone has the same events under loss."""
-    lossy = ("network.sidelink.loss={kind: random, probability: 0.3}", "stop.rounds=10")
+    lossy = ("network.sidelink.message_loss={kind: random, probability: 0.3}", "stop.rounds=10")
 
     assert device_to_device(*lossy)[0].ledger.event_digest() == (
         device_to_device(*lossy, timing_only=True)[0].ledger.event_digest()

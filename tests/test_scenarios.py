@@ -235,13 +235,13 @@ def test_a_table_that_the_code_no_longer_makes_is_named(tmp_path: Path, monkeypa
     root = FOLDER.parents[1]
     monkeypatch.syspath_prepend(root / "tools")
     stale = importlib.import_module("stale")
-    table = pd.read_csv(root / "results/reference/quickstart_access/cells.csv")
+    table = pd.read_csv(root / "results/reference/quickstart_access/runs.csv")
     monkeypatch.setattr(stale, "REFERENCE", tmp_path)
     (tmp_path / "quickstart_access").mkdir()
     verdicts = []
     for further_s in (0.0, 1.0):
         changed = table.assign(simulated_s=table["simulated_s"] + further_s)
-        changed.to_csv(tmp_path / "quickstart_access/cells.csv", index=False)
+        changed.to_csv(tmp_path / "quickstart_access/runs.csv", index=False)
         verdicts.append(stale.verdict("quickstart_access", 1))
 
     assert verdicts[0] == "as measured"

@@ -1,6 +1,6 @@
 """Mean uploads of the study `analog_latency` over the symbols of a sum: `python tools/analog_uploads.py FOLDER`.
 
-Reads the records of the cells that `fednet sweep analog_latency --timing-only` leaves in FOLDER; writes
+Reads the records of the runs that `fednet sweep analog_latency --timing-only` leaves in FOLDER; writes
 `results/reference/analog_latency/uploads.csv`, with the closed forms of `scenarios/papers/analog_aggregation.py`.
 """
 
@@ -20,8 +20,8 @@ BANDWIDTH_HZ = 1e6
 def main(folder: Path) -> None:
     """Write the table: one row for each number of devices and SNR."""
     analog, rows = program("analog-aggregation"), []
-    for cell in pd.read_parquet(folder / "cells.parquet").to_dict("records"):
-        transfers = pd.read_parquet(folder / "cells" / cell["cell"] / "transfers.parquet")
+    for cell in pd.read_parquet(folder / "runs.parquet").to_dict("records"):
+        transfers = pd.read_parquet(folder / "runs" / cell["cell"] / "transfers.parquet")
         uploads = transfers[transfers["direction"] == "uplink"]
         mean_s = float((uploads["ended_s"] - uploads["started_s"]).mean())
         rows.append({**{key: cell[key] for key in ("power", "devices.count", "access")}, "mean_upload_s": mean_s})

@@ -30,10 +30,10 @@ def with_transmissions(view: StudyRecords, folder: Path) -> StudyRecords:
         folder: the folder of the study.
     """
     counted = [
-        rows.assign(**{name: sums[rows["round"]] for name, sums in _sums(folder / "cells" / str(cell)).items()})
+        rows.assign(**{name: sums[rows["round"]] for name, sums in _sums(folder / "runs" / str(cell)).items()})
         for cell, rows in view.evaluations.groupby("cell", sort=False)
     ]
-    return StudyRecords(view.name, view.axes, view.target, pd.concat(counted), view.cells, view.unfinished)
+    return StudyRecords(view.name, view.axes, view.target, pd.concat(counted), view.runs, view.unfinished)
 
 
 def _sums(cell: Path) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def _sums(cell: Path) -> dict[str, Any]:
 
 
 def spent(view: StudyRecords, baseline: Mapping[str, Any], accuracy: float | None) -> pd.DataFrame:
-    """Return what each cell had spent when it first reached a target accuracy; NaN if it never did.
+    """Return what each run had spent when it first reached a target accuracy; NaN if it never did.
 
     Args:
         view: a study from `with_transmissions`.
@@ -53,7 +53,7 @@ def spent(view: StudyRecords, baseline: Mapping[str, Any], accuracy: float | Non
         accuracy: the target; None for the final accuracy of the baseline with the same other levels and the same seed.
 
     Returns:
-        One row for each cell: the axes, `seed`, `target_accuracy`, `round`, `uploads`, `pushes` and the other costs.
+        One row for each run: the axes, `seed`, `target_accuracy`, `round`, `uploads`, `pushes` and the other costs.
     """
     place = [*(axis for axis in view.axes if axis not in baseline), "seed"]
     chosen = (view.evaluations[[*baseline]] == pd.Series(baseline)).all(axis="columns")
@@ -76,7 +76,7 @@ def multiples(
     """Return costs as multiples of a baseline's costs, paired by seed, with 95 % intervals.
 
     Args:
-        table: the result of `spent`, one row for each cell.
+        table: the result of `spent`, one row for each run.
         axes: the axes of the study.
         baseline: levels of the setting to compare with.
         prices: prices RHO of a push in uploads; the column `cost_RHO` is uploads + RHO x pushes.
@@ -103,7 +103,7 @@ def multiples(
 def write_costs(
     study: Path, folder: Path, baselines: Sequence[Mapping[str, Any]], targets: Sequence[float | None]
 ) -> None:
-    """Write `uploads.csv`, the costs of each cell to reach targets, and `multiples.csv`, these relative to baselines.
+    """Write `uploads.csv`, the costs of each run to reach targets, and `multiples.csv`, these relative to baselines.
 
     Args:
         study: the folder of a finished study.

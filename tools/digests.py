@@ -38,7 +38,7 @@ _URBAN = (
 _IDEAL = ("devices.count=6", "data.n_samples=120", "algorithm.cohort=6", "stop.rounds=3")
 _OFDMA = "network.uplink.access=ofdma"
 _TCP = ("network.transport={kind: tcp}", "network.downlink.mode=unicast")
-_LOSS = ("network.uplink.loss={kind: random, probability: 0.4}", "algorithm.retries=2")
+_LOSS = ("network.uplink.message_loss={kind: random, probability: 0.4}", "algorithm.retries=2")
 _NR = ("network.uplink.access=nr-grants", "network.downlink.access=nr-grants")
 _AWAY = "devices.availability={kind: periodic, on_s: 1.0, off_s: 1.0}"
 _FAR = (
@@ -85,7 +85,7 @@ ANYWHERE: dict[str, tuple[str, ...]] = {
 """Settings of worlds that are played on both scenes: twelve devices in a street, and six on ideal links."""
 ON_A_RADIO: dict[str, tuple[str, ...]] = {
     "noma": ("network.uplink.access=noma",),
-    "shared": ("network.uplink.access={kind: full-reuse, threshold_db: -20}",),
+    "shared": ("network.uplink.access={kind: full-reuse, sinr_threshold_db: -20}",),
     "aloha": ("network.uplink.access={kind: slotted-aloha, slot_s: 0.001}",),
     "moving-tcp": ("devices.mobility={kind: random-waypoint}", *_TCP, _OFDMA),
     "far": (*_FAR, _OFDMA),

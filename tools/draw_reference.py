@@ -1,6 +1,6 @@
 """Draw figures of reference results anew from their committed tables: python tools/draw_reference.py [NAME...].
 
-Reads `results/reference/NAME/cells.csv` and `NAME.yaml` in `scenarios/studies` or `examples`, and writes those figures
+Reads `results/reference/NAME/runs.csv` and `NAME.yaml` in `scenarios/studies` or `examples`, and writes those figures
 of the study that need nothing else: costs of the target, differences, final scores, cycle times. Curves and fronts need
 the runs themselves: `fednet sweep NAME`, or `make reproduce`.
 """
@@ -48,10 +48,10 @@ def figures_of(view: StudyRecords) -> Iterator[tuple[str, Figure | None]]:
 
 def main(names: list[str]) -> None:
     """Draw the figures of these studies, or of all whose tables are committed."""
-    for name in names or sorted(path.parent.name for path in REFERENCE.glob("*/cells.csv")):
+    for name in names or sorted({path.parent.name for path in REFERENCE.glob("*/runs.csv")} - {"peers"}):
         study = StudyFile.read(next(EXAMPLES.glob(f"*/{name}.yaml"), name))
         texts = [axis.name for axis in study.axes if isinstance(axis.levels[0].columns[axis.name], str)]
-        view = view_of(study, pd.read_csv(REFERENCE / name / "cells.csv", dtype=dict.fromkeys(texts, str)))
+        view = view_of(study, pd.read_csv(REFERENCE / name / "runs.csv", dtype=dict.fromkeys(texts, str)))
         with paper_style():
             drawn = {what: figure for what, figure in figures_of(view) if figure and is_reference(what, study.figures)}
         for path in save(drawn, REFERENCE / name):

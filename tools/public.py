@@ -114,7 +114,7 @@ def records() -> Iterator[str]:
     yield from (f"summary.json: {name}" for name in run.summary)
     ledger = Ledger()
     ledger.add_phases()
-    frames = ledger.frames() | {name: getattr(ledger, name).frame() for name in WHERE_USED} | {"cells": study.cells}
+    frames = ledger.frames() | {name: getattr(ledger, name).frame() for name in WHERE_USED} | {"runs": study.runs}
     yield from (f"column {name}: {column}" for name, frame in frames.items() for column in frame)
 
 

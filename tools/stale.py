@@ -1,6 +1,6 @@
-"""Reference tables that today's code no longer makes: python tools/stale.py [--cells N] [--mend] [NAME...].
+"""Reference tables that today's code no longer makes: python tools/stale.py [--runs N] [--mend] [NAME...].
 
-Plays runs of the first seed in `results/reference/NAME/cells.csv` again without training, to where the row ended, and
+Plays runs of the first seed in `results/reference/NAME/runs.csv` again without training, to where the row ended, and
 compares simulated time, bits and energy with the row, to the digits of the table. A line per study: `as measured`,
 `stale` with the columns that changed, or why it was not checked. A study is stale if one of its runs is; the exit code
 is then 1, unless `results/reference/README.md` names it among those of earlier versions. NAME is a study, or the file
@@ -34,6 +34,8 @@ from fednet_emu.study.runs import StudyRun, runs_of
 
 REFERENCE = Path(__file__).parents[1] / "results/reference"
 EXAMPLES = Path(__file__).parents[1] / "examples"
+PEERS = "peers"
+"""The folder whose `runs.csv` has runs of other simulators, not of a study."""
 Row = Mapping[str, Any]
 """A row of a table by its columns, and its `place` there."""
 OLDER = ("before repetition", "before narrowing", "former quickstart")
@@ -42,14 +44,14 @@ TO_TARGET = {"time_to_target_s": "simulated_s", "bits_to_target": "total_bit", "
 COMPARED = ("simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "backhaul_bit", "energy_j", "backhaul_j")
 
 
-def verdict(name: str, cells: int, *, mend: bool = False) -> str:
+def verdict(name: str, count: int, *, mend: bool = False) -> str:
     """What became of a study's table: `as measured`, `stale: ...`, `mended: ...` or `not checked: ...`.
 
     Raises:
         FednetError: a library or data that the study needs are not here.
     """
     name, _, file = name.partition("/")
-    path = REFERENCE / name / (file or "cells.csv")
+    path = REFERENCE / name / (file or "runs.csv")
     study, table = StudyFile.read(next(EXAMPLES.glob(f"*/{name}.yaml"), name)), pd.read_csv(path)
     runs = runs_of(study, ["training.device=cpu"])
     rows = [(run, row) for run in runs if (row := row_of(run, table)) is not None]
@@ -59,7 +61,7 @@ def verdict(name: str, cells: int, *, mend: bool = False) -> str:
     if not played:
         return "not checked: its events depend on what is learnt"
     first = [(run, row) for run, row in played if run.scenario.seed == played[0][0].scenario.seed]
-    chosen = first[:: max(1, len(first) // cells)][:cells]
+    chosen = first[:: max(1, len(first) // count)][:count]
     changed = [f"{run.label}: {text}" for run, row in chosen for text in differences(run, row)]
     if changed and mend:
         if len(played) < len(table):
@@ -158,19 +160,21 @@ def said_to_be_old() -> set[str]:
 def main() -> None:
     """Print a line for each study that has a table, or for those that are named."""
     parser = argparse.ArgumentParser(description="Name the reference tables that today's code no longer makes.")
-    parser.add_argument("names", nargs="*", help="studies, or files of them; all cells.csv by default")
+    parser.add_argument("names", nargs="*", help="studies, or files of them; all runs.csv by default")
     parser.add_argument("--mend", action="store_true", help="write today's times, bits and energies into stale tables")
-    parser.add_argument("--cells", type=int, default=3, help="runs of each; %(default)s by default")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each; %(default)s by default")
     chosen = parser.parse_args()
-    if chosen.cells < 1:
-        parser.error(f"--cells: nothing to play, got {chosen.cells}; give 1 or more")
-    names = chosen.names or sorted(path.parent.name for path in REFERENCE.glob("*/cells.csv"))
+    if chosen.runs < 1:
+        parser.error(f"--runs: nothing to play, got {chosen.runs}; give 1 or more")
+    names = chosen.names or sorted(
+        path.parent.name for path in REFERENCE.glob("*/runs.csv") if path.parent.name != PEERS
+    )
     names = names if chosen.names else [*names, *(f"published/{paper}" for paper in PAPERS)]
     found, known = False, said_to_be_old()
     for name in names:
         try:
             paper = name.partition("published/")[2]
-            text = compared_again(paper) if paper else verdict(name, chosen.cells, mend=chosen.mend)
+            text = compared_again(paper) if paper else verdict(name, chosen.runs, mend=chosen.mend)
         except FednetError as error:
             text = f"not checked: {' '.join(str(error).split())}"
         found = found or (text.startswith("stale") and name not in known)

@@ -1,6 +1,6 @@
-"""Uplink and round times of the study `testbed`, one row for each cell: `python tools/testbed_uplinks.py FOLDER`.
+"""Uplink and round times of the study `testbed`, one row for each run: `python tools/testbed_uplinks.py FOLDER`.
 
-Reads `FOLDER/cells.parquet` and the records of its cells, as `fednet sweep testbed --timing-only` leaves them; writes
+Reads `FOLDER/runs.parquet` and the records of its runs, as `fednet sweep testbed --timing-only` leaves them; writes
 `results/reference/testbed/uplinks.csv`, against which tests/scenario/test_testbed.py and
 docs/evidence/fidelity.md are held.
 """
@@ -33,8 +33,8 @@ def times(run: Path) -> dict[str, float]:
 
 def main(folder: Path) -> None:
     """Write the table."""
-    cells = pd.read_parquet(folder / "cells.parquet")
-    rows = [{"link": c.link, "work": c.work, **times(folder / "cells" / c.cell)} for c in cells.itertuples()]
+    runs = pd.read_parquet(folder / "runs.parquet")
+    rows = [{"link": c.link, "work": c.work, **times(folder / "runs" / c.cell)} for c in runs.itertuples()]
     table = pd.DataFrame(rows)
     table.to_csv(REFERENCE / "uplinks.csv", index=False, float_format="%.6g", lineterminator="\n")
 

@@ -14,7 +14,7 @@ EXAMPLES: dict[str, str] = {
     "channels": 'fe.channels(["urban-micro", "rural"])[["channel", "rate_at_200_m_bps"]]',
     "profiles": 'fe.profiles(["pi-4b", "cortex-m4"])[["profile", "flop_per_s", "active_w"]]',
     "kinds": 'fe.kinds("network.uplink.access")["tdma"]',
-    "noise_for": "fe.noise_for(4.0, delta=1e-5, rounds=200, rate=0.1)",
+    "noise_multiplier_for": "fe.noise_multiplier_for(4.0, delta=1e-5, rounds=200, rate=0.1)",
     "add_lora_adapters": (
         'module = fe.add_lora_adapters(network, rank=8, targets=["q_proj", "v_proj"], train=["score.*"])\n'
         'run = fe.run("quickstart", model=module)'
@@ -22,7 +22,7 @@ EXAMPLES: dict[str, str] = {
     "schema": 'import json\n\njson.dump(fe.schema(), open("scenario.schema.json", "w"))',
     "sweep": (
         'study = fe.sweep(\n    "quickstart",\n    grid={"network.uplink.access": ["tdma", "ofdma"]},\n    seeds=3,\n'
-        '    settings={"stop.rounds": 10},\n)\nstudy.cells'
+        '    settings={"stop.rounds": 10},\n)\nstudy.runs'
     ),
     "search": (
         'found = fe.search(\n    "quickstart",\n    {"algorithm.lr": {"low": 0.01, "high": 1.0, "log": True}},\n'

@@ -1,4 +1,4 @@
-"""The directive `measured`: a table of a study's results, made from `results/reference/STUDY/cells.csv`.
+"""The directive `measured`: a table of a study's results, made from `results/reference/STUDY/runs.csv`.
 
     ```{measured} selection
     :by: selection
@@ -26,7 +26,7 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
 from markdown_text import table
-from measured_table import REFERENCE, STATISTICS, cells, intervals, rows, source
+from measured_table import REFERENCE, STATISTICS, intervals, rows, runs, source
 from sphinx.util.docutils import SphinxDirective
 
 
@@ -49,14 +49,14 @@ class Measured(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Return the table, and a sentence that names the file with the results."""
         study, statistic = self.arguments[0], self.options.get("statistic", "mean")
-        file = self.options.get("file", "cells.csv")
+        file = self.options.get("file", "runs.csv")
         self.env.note_dependency(str(REFERENCE / study / file))
         try:
-            frame = cells(study, self.options.get("where", ""), file)
+            frame = runs(study, self.options.get("where", ""), file)
             if "across" in self.options:
                 return self._table(*intervals(frame, _listed(self.options["by"]), _listed(self.options["across"])))
             by = _listed(self.options.get("by", "")) or list(frame)[: list(frame).index("seed")]
-            printed = cells(study, file=self.options["published"], dtype=str) if "published" in self.options else None
+            printed = runs(study, file=self.options["published"], dtype=str) if "published" in self.options else None
             columns, minus = _listed(self.options["columns"]), self.options.get("minus", "")
             head, shown = rows(frame, by, columns, statistic, minus, printed)
         except ValueError as error:

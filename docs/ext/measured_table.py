@@ -66,8 +66,8 @@ NOTES = {
 """Phrases of `results/reference/README.md` about the age of results, and the note that a table then shows."""
 
 
-def cells(study: str, where: str = "", file: str = "cells.csv", dtype: type | None = None) -> pd.DataFrame:
-    """Return the rows of a file of a study that meet the conditions `where`; `cells.csv` has one row for each run.
+def runs(study: str, where: str = "", file: str = "runs.csv", dtype: type | None = None) -> pd.DataFrame:
+    """Return the rows of a file of a study that meet the conditions `where`; `runs.csv` has one row for each run.
 
     Raises:
         ValueError: the study or a column does not exist, or no row meets the conditions.
@@ -181,7 +181,7 @@ def _number(value: float) -> str:
     return f"{value:,.{digits}f}"
 
 
-def source(study: str, statistic: str, seeds: int, file: str = "cells.csv") -> str:
+def source(study: str, statistic: str, seeds: int, file: str = "runs.csv") -> str:
     """Return the sentence below a table, which states the statistic, the file and the commit of the results."""
     lead = STATISTICS[statistic].format(seeds=seeds) if seeds > 1 else "One run each"
     age = "".join(f"; {note}" for note in _notes(study))

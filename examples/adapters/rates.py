@@ -23,8 +23,8 @@ LABELS = {"time_to_target_s": "time (s)", "energy_to_target_j": "energy of all (
 def timed(study: fe.Study, data_dir: Path) -> pd.DataFrame:
     """What the target costs on each band, for each run of the study that has reached it."""
     rows = []
-    for _, cell in study.cells.dropna(subset="rounds_to_target").iterrows():
-        scenario = study.folder / "cells" / cell["cell"] / "scenario.yaml"
+    for _, cell in study.runs.dropna(subset="rounds_to_target").iterrows():
+        scenario = study.folder / "runs" / cell["cell"] / "scenario.yaml"
         for band_mhz in BANDS_MHZ:
             settings = {"channel.bandwidth_hz": 1e6 * band_mhz, "stop.rounds": int(cell["rounds_to_target"])}
             run = fe.run(scenario, settings=settings, data_dir=data_dir, timing_only=True, progress=False)

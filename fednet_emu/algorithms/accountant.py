@@ -90,8 +90,10 @@ def _of_gaussian(mu: float, delta: float) -> float:
     return float(brentq(excess, 0.0, high, xtol=1e-12, rtol=1e-12))
 
 
-def noise_for(target: float, *, delta: float, rounds: int, rate: float = 1.0, accountant: Accountant = "rdp") -> float:
-    """Return the smallest noise multiplier for which epsilon after `rounds` rounds is at most `target` > 0.
+def noise_multiplier_for(
+    target_epsilon: float, *, delta: float, rounds: int, rate: float = 1.0, accountant: Accountant = "rdp"
+) -> float:
+    """Return the smallest noise multiplier for which epsilon after `rounds` rounds is at most `target_epsilon` > 0.
 
     The other arguments have the same meaning as in `epsilon`. The search with the accountant `pld` takes some seconds.
 
@@ -103,25 +105,28 @@ def noise_for(target: float, *, delta: float, rounds: int, rate: float = 1.0, ac
     rounded = accountant == "pld" and rate < 1
     least = privacy_loss.LEAST_DELTA if rounded else 0.0
     for name, value, right, range_ in (
-        ("target", target, 0 < target < math.inf, "above 0"),
+        ("target_epsilon", target_epsilon, 0 < target_epsilon < math.inf, "above 0"),
         ("delta", delta, 0 < delta < 1 and delta >= least, f"above 0 and below 1{f', {least:g} at least' * rounded}"),
         ("rounds", rounds, rounds >= 1, "1 or more"),
         ("rate", rate, 0 < rate <= 1, "above 0, and 1 at most"),
     ):
         if not right:
-            raise FednetError(f"noise_for: {name} is out of its range, got {value}; must be {range_}")
+            raise FednetError(f"noise_multiplier_for: {name} is out of its range, got {value}; must be {range_}")
 
     def too_much(log_z: float) -> float:
-        return epsilon(math.exp(log_z), delta=delta, rounds=rounds, rate=rate, accountant=accountant) - target
+        return epsilon(math.exp(log_z), delta=delta, rounds=rounds, rate=rate, accountant=accountant) - target_epsilon
 
     low, high = math.log(_LEAST), math.log(_LARGEST)
     if rounded:  # start near the noise multiplier of RDP, because the grid of losses is large if the noise is small
-        high = math.log(noise_for(target, delta=delta, rounds=rounds, rate=rate))
+        high = math.log(noise_multiplier_for(target_epsilon, delta=delta, rounds=rounds, rate=rate))
         while high > low and too_much(high - 1) <= 0:
             high -= 1
         low = max(low, high - 1)
     if too_much(high) > 0:
-        raise FednetError(f"noise_for: no noise below {_LARGEST:g} times the norm suffices, got {target}; give more")
+        raise FednetError(
+            f"noise_multiplier_for: no noise below {_LARGEST:g} times the norm suffices, got {target_epsilon}; "
+            "give more"
+        )
     if too_much(low) <= 0:
         return _LEAST
     return math.exp(brentq(too_much, low, high, xtol=1e-9) + 1e-9)

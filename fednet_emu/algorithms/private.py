@@ -38,7 +38,8 @@ class _Private(Aggregation):
     clip_norm: float = Field(gt=0)
     """Maximum Euclidean norm S of an update; an update with a larger norm is scaled down to this norm."""
     noise_multiplier: float = Field(ge=0)
-    """Standard deviation of the noise divided by `clip_norm` (z); `fe.noise_for` computes it for a given epsilon."""
+    """Standard deviation of the noise divided by `clip_norm` (z); `fe.noise_multiplier_for` computes it for a given
+    epsilon."""
     delta: float = Field(1e-5, gt=0, lt=1)
     """Probability of a privacy loss above epsilon (delta); should be well below 1 / (number of devices)."""
 

@@ -119,10 +119,10 @@ def compare(first: StudyRecords, second: StudyRecords) -> list[Difference]:
     """
     axes = [axis for axis in first.axes if axis in second.axes]
     for view in (first, second):
-        if view.cells.duplicated([*axes, "seed"]).any():
+        if view.runs.duplicated([*axes, "seed"]).any():
             own = ", ".join(axis for axis in view.axes if axis not in axes)
             raise FednetError(
-                f"{view.name}: several cells for each seed, got the axis {own} on one side; name its level"
+                f"{view.name}: several runs for each seed, got the axis {own} on one side; name its level"
             )
     pairs = _cells(first, second, axes).merge(
         _cells(second, first, axes), on=[*axes, "seed"], suffixes=("_a", "_b"), sort=False
@@ -146,8 +146,8 @@ def _cells(view: StudyRecords, other: StudyRecords, axes: Sequence[str]) -> pd.D
 
     If an axis has numeric levels in one study and text in the other study, the numbers become text.
     """
-    mixed = [axis for axis in axes if len({is_numeric_dtype(cells[axis]) for cells in (view.cells, other.cells)}) > 1]
-    return view.cells.assign(**{axis: view.cells[axis].map(level_text) for axis in mixed})
+    mixed = [axis for axis in axes if len({is_numeric_dtype(runs[axis]) for runs in (view.runs, other.runs)}) > 1]
+    return view.runs.assign(**{axis: view.runs[axis].map(level_text) for axis in mixed})
 
 
 def _places(pairs: pd.DataFrame, axes: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -398,9 +398,9 @@ def differences(view: StudyRecords) -> Iterator[dict[str, Any]]:
 
 def compared_axes(view: StudyRecords) -> list[str]:
     """Return the names of the axes of a study that have several levels and at most `MOST` comparisons of levels."""
-    cells = len(view.cells) / max(1, view.cells["seed"].nunique())
+    runs = len(view.runs) / max(1, view.runs["seed"].nunique())
     return [
         axis
         for axis, levels in view.axes.items()
-        if len(levels) > 1 and len(level_pairs(levels)) * cells / len(levels) <= MOST
+        if len(levels) > 1 and len(level_pairs(levels)) * runs / len(levels) <= MOST
     ]

@@ -68,9 +68,9 @@ def ends_of(view: StudyRecords, settings: Sequence[Setting]) -> pd.DataFrame:
     columns = {cost.to_target if view.target else cost.column: cost.column for cost in TRADED.values()}
     rows = []
     for place, setting in enumerate(settings):
-        cells = setting.cells
-        if setting.sound and not len(setting.missing) and cells[list(columns)].notna().all(axis=None):
-            means = {name: float(cells[column].mean()) for column, name in columns.items()}
+        runs = setting.runs
+        if setting.sound and not len(setting.missing) and runs[list(columns)].notna().all(axis=None):
+            means = {name: float(runs[column].mean()) for column, name in columns.items()}
             rows.append({"setting": place, "data_set": setting.data_set, "round": -1, **means, "accuracy": np.nan})
     return pd.DataFrame(rows, columns=[*COLUMNS]).assign(learnt=True)
 

@@ -61,14 +61,14 @@ def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float
     limits = limits or {}
     spent = {cost: view.spent(cost) for cost in dict.fromkeys([minimised, *limits])}
     measure, level = _target(view)
-    settings = [setting for setting in settings_of(view) if len(setting.cells)]
+    settings = [setting for setting in settings_of(view) if len(setting.runs)]
     seeds = _common_seeds(view, settings)
     evaluations = view.evaluations.assign(**{f"spent {cost}": amounts for cost, amounts in spent.items()})
     tables = dict(list(evaluations.groupby("cell", sort=False)))
     courses = [
         [
             course_of(tables.get(row["cell"], evaluations[:0]), row["status"], measure, level, minimised, limits)
-            for _, row in setting.cells.set_index("seed").loc[seeds].iterrows()
+            for _, row in setting.runs.set_index("seed").loc[seeds].iterrows()
         ]
         for setting in settings
     ]
@@ -92,8 +92,8 @@ def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float
         [*ranked, *(_apart(settings[place], courses[place], why, most) for place, why in enumerate(reasons) if why)],
         most,
         None if first is None else (settings[first[1]].label, seeds[first[2]], first[0]),
-        [setting.label for setting in settings_of(view) if not len(setting.cells)],
-        len({seed for setting in settings for seed in setting.cells["seed"]}) - len(seeds),
+        [setting.label for setting in settings_of(view) if not len(setting.runs)],
+        len({seed for setting in settings for seed in setting.runs["seed"]}) - len(seeds),
     )
 
 
@@ -230,7 +230,7 @@ def _target(view: StudyRecords) -> tuple[str, float]:
     measure, level = found[0]
     if measure not in view.evaluations or not view.evaluations[measure].notna().any():
         raise FednetError(
-            f"{view.name}: {measure}: was not measured, got no score; finish cells that learn and measure it"
+            f"{view.name}: {measure}: was not measured, got no score; finish runs that learn and measure it"
         )
     return measure, float(level)
 
@@ -249,7 +249,7 @@ def _common_seeds(view: StudyRecords, settings: Sequence[Setting]) -> list[int]:
             f"{view.name}: best: settings have to learn the same data, got {', '.join(kinds)}; "
             f"choose levels with --where, for example of the axis {list(view.axes)[-1]}"
         )
-    common = set.intersection(*({int(seed) for seed in setting.cells["seed"]} for setting in settings))
+    common = set.intersection(*({int(seed) for seed in setting.runs["seed"]} for setting in settings))
     if not common:
         raise FednetError(f"{view.name}: best: needs a seed that all settings have, got none; finish the sweep")
     return sorted(common)
@@ -279,9 +279,9 @@ def _nobody(
         place, seed = max(known, key=lambda where: known[where])
         score = sign * known[place, seed]
         text += f", got {measure} {score:.3g} at best, by {settings[place].label} with seed {seeds[seed]}"
-    free = int(view.cells["time_to_target_s"].notna().sum())
+    free = int(view.runs["time_to_target_s"].notna().sum())
     if limits and free:
-        return f"{text}; without limits {free} of {len(view.cells)} do: raise a limit, or {easier} the target"
+        return f"{text}; without limits {free} of {len(view.runs)} do: raise a limit, or {easier} the target"
     return f"{text}; {easier} the target, or give the runs more time"
 
 

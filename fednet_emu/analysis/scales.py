@@ -195,13 +195,13 @@ def with_total_bits(evaluations: pd.DataFrame) -> pd.DataFrame:
 
 
 def first_reached(
-    evaluations: pd.DataFrame, cells: Iterable[str], measure: Measure | None, level: float
+    evaluations: pd.DataFrame, runs: Iterable[str], measure: Measure | None, level: float
 ) -> pd.DataFrame:
     """Return for each run the time (s), bits, energy (J) and rounds at which it first reached the target.
 
     Args:
         evaluations: the evaluations of runs, in order of time per run, with the columns `cell` and `total_bit`.
-        cells: the names of the runs.
+        runs: the names of the runs.
         measure: `accuracy`, which must be at least `level`, or `loss`, which must be at most `level`. None for no
             target.
         level: the value that the score must reach.
@@ -209,7 +209,7 @@ def first_reached(
     Returns:
         The columns `TO_TARGET`, with one row for each name in order. Runs that missed the target have NaN.
     """
-    wanted = pd.Index(list(cells), name="cell")
+    wanted = pd.Index(list(runs), name="cell")
     if measure is None:
         return pd.DataFrame(math.nan, wanted, list(TO_TARGET))
     scores = evaluations[measure]

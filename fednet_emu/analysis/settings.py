@@ -29,44 +29,44 @@ PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of a study: one combination of levels of the axes. Its cells (runs) differ only in the seed."""
+    """A setting of a study: one combination of levels of the axes. Its runs differ only in the seed."""
 
     levels: dict[str, Any]
     label: str
     data_set: str
     """Name of the data set of the runs. Only settings with the same data set are on a common Pareto front."""
-    cells: pd.DataFrame
+    runs: pd.DataFrame
     missing: pd.DataFrame
     """Table of the failed runs, and of the runs that have not been executed yet."""
 
     @property
     def sound(self) -> bool:
         """True if the setting has finished runs and no finished run diverged."""
-        return len(self.cells) > 0 and not (self.cells["status"] == "diverged").any()
+        return len(self.runs) > 0 and not (self.runs["status"] == "diverged").any()
 
     @property
     def of(self) -> int:
         """Number of finished and unfinished runs of the setting."""
-        return len(self.cells) + len(self.missing)
+        return len(self.runs) + len(self.missing)
 
 
 def settings_of(study: StudyRecords) -> list[Setting]:
     """Return the settings of a study that have finished or unfinished runs, in the order of the study."""
     found, names = [], Names(study.axes)
     for levels in combinations(study, list(study.axes)):
-        cells = rows_of(study.cells, levels)
+        runs = rows_of(study.runs, levels)
         missing = rows_of(study.missing, levels) if len(study.missing) else study.missing
-        if len(cells) or len(missing):
-            found.append((levels, cells, missing))
+        if len(runs) or len(missing):
+            found.append((levels, runs, missing))
     return [
         Setting(
             dict(levels),
             names.whole(levels) or study.name,
-            str(cells[DATA_SET].iloc[0]) if len(cells) and DATA_SET in cells else "",
-            cells,
+            str(runs[DATA_SET].iloc[0]) if len(runs) and DATA_SET in runs else "",
+            runs,
             missing,
         )
-        for levels, cells, missing in found
+        for levels, runs, missing in found
     ]
 
 
@@ -220,9 +220,9 @@ def costs_to_target(settings: Sequence[Setting]) -> Iterator[dict[str, Any]]:
     the number of runs that missed the target by reason, as text.
     """
     for place, setting in enumerate(settings):
-        seeds = [*setting.cells["seed"], *setting.missing.get("seed", ())]
-        ends = [*setting.cells["status"], *setting.missing.get("status", ())]
-        needed = {column: setting.cells[column].to_numpy(np.float64) for column in TO_TARGET}
+        seeds = [*setting.runs["seed"], *setting.missing.get("seed", ())]
+        ends = [*setting.runs["status"], *setting.missing.get("status", ())]
+        needed = {column: setting.runs[column].to_numpy(np.float64) for column in TO_TARGET}
         reached = np.isfinite(needed[TO_TARGET[0]])
         yield {
             "setting": place,

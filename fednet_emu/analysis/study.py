@@ -1,4 +1,4 @@
-"""A recorded study, with its axes, its target, and its tables of evaluations and of cells (the runs of the study)."""
+"""A recorded study, with its axes, its target, and its tables of evaluations and of runs."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ Within = Mapping[str, float] | Iterable[str]
 
 @dataclass(frozen=True)
 class StudyRecords:
-    """The records of a study: its axes, its target, and the tables of its cells (runs) and of their evaluations."""
+    """The records of a study: its axes, its target, and the tables of its runs and of their evaluations."""
 
     name: str
     axes: Mapping[str, Sequence[Any]]
@@ -87,9 +87,9 @@ class StudyRecords:
     """The metric of the target (`accuracy` or `loss`) and the value it must reach; empty if there is no target."""
     evaluations: pd.DataFrame
     """One row for each evaluation of each finished run, with `seed` and a column for each axis."""
-    cells: pd.DataFrame
-    """One row for each finished cell (a run of the study), in the order of the study, with its levels, total costs,
-    costs to reach the target, and summaries of recorded series."""
+    runs: pd.DataFrame
+    """One row for each finished run, in the order of the study, with its levels, total costs, costs to reach the
+    target, and summaries of recorded series."""
     unfinished: Sequence[str]
     """Labels of the unfinished runs."""
     missing: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -110,17 +110,19 @@ class StudyRecords:
             axes, target, name = dict(described["axes"]), dict(described["target"]), str(described["name"])
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(str(folder / DESCRIPTION), f"unreadable, got '{error}'", "run the sweep again") from error
+        if (folder / "cells.parquet").exists() and not (folder / "runs.parquet").exists():
+            raise DataError(str(folder), "was written by an earlier version, got cells.parquet", UNFINISHED)
         sums = described.get("files", {})
-        cells, evaluations = (
-            _table(folder / f"{name}.parquet", sums.get(f"{name}.parquet")) for name in ("cells", "study")
+        runs, evaluations = (
+            _table(folder / f"{name}.parquet", sums.get(f"{name}.parquet")) for name in ("runs", "study")
         )
-        new = [f"axis '{name}'" for name in (*axes, "cell", "seed") if name not in cells or name not in evaluations]
-        new += [f"column '{name}'" for name in (DATA_SET, DEVICE_COUNT) if name not in cells]
+        new = [f"axis '{name}'" for name in (*axes, "cell", "seed") if name not in runs or name not in evaluations]
+        new += [f"column '{name}'" for name in (DATA_SET, DEVICE_COUNT) if name not in runs]
         if new:
             raise DataError(str(folder), f"its tables are older than its {new[0]}", UNFINISHED)
-        done = cells["status"].isin(["done", "diverged"])
-        finished = _with_series(folder, cells[done].reset_index(drop=True))
-        missing = cells[~done].reset_index(drop=True)
+        done = runs["status"].isin(["done", "diverged"])
+        finished = _with_series(folder, runs[done].reset_index(drop=True))
+        missing = runs[~done].reset_index(drop=True)
         return cls(name, axes, target, evaluations, finished, list(missing["cell"]), missing)
 
     @classmethod
@@ -137,15 +139,15 @@ class StudyRecords:
         evaluations = with_total_bits(run.table("evaluations")).assign(cell=run.name, seed=run.summary["seed"])
         totals = {name: value for name, value in run.summary.items() if not isinstance(value, list | dict | str)}
         nothing = dict.fromkeys(TO_TARGET, math.nan)
-        cells = pd.DataFrame(
+        runs = pd.DataFrame(
             [{**totals, **nothing, "status": run.summary["status"], "cell": run.name, "total_bit": run.total_bit}]
         )
-        return cls(run.name, {}, {}, evaluations, cells, ())
+        return cls(run.name, {}, {}, evaluations, runs, ())
 
     @property
     def diverged(self) -> list[str]:
         """Labels of the finished runs that diverged. These runs have scores, but count as missing every target."""
-        return list(self.cells["cell"][self.cells["status"] == "diverged"])
+        return list(self.runs["cell"][self.runs["status"] == "diverged"])
 
     @property
     def metrics(self) -> dict[str, str]:
@@ -173,8 +175,8 @@ class StudyRecords:
             raise FednetError(f"loss: must be a number above 0, got {loss:g}; for example 0.3")
         ((measure, level),) = given.items()
         sound = self.evaluations[~self.evaluations["cell"].isin(self.diverged)]
-        reached = first_reached(sound, self.cells["cell"], measure, level).set_axis(self.cells.index)
-        return replace(self, target={measure: level}, cells=self.cells.drop(columns=list(TO_TARGET)).join(reached))
+        reached = first_reached(sound, self.runs["cell"], measure, level).set_axis(self.runs.index)
+        return replace(self, target={measure: level}, runs=self.runs.drop(columns=list(TO_TARGET)).join(reached))
 
     def within(self, cost: str, amount: float) -> Self:
         """Return the study as if each run had ended at its last evaluation with a cost of at most `amount`.
@@ -187,9 +189,9 @@ class StudyRecords:
         """
         kept = self.evaluations[self.spent(cost) <= amount]
         last = kept.groupby("cell").tail(1).set_index("cell")
-        known = last.columns.intersection(self.cells.columns).difference([*self.axes, "seed"])
-        cells = self.cells.assign(**{name: self.cells["cell"].map(last[name]) for name in known})
-        return replace(self, evaluations=kept, cells=cells)
+        known = last.columns.intersection(self.runs.columns).difference([*self.axes, "seed"])
+        runs = self.runs.assign(**{name: self.runs["cell"].map(last[name]) for name in known})
+        return replace(self, evaluations=kept, runs=runs)
 
     def spent(self, cost: str) -> pd.Series:
         """Return for each row of `evaluations` the cost of the run so far, in simulated s, bits, J or rounds.
@@ -204,7 +206,7 @@ class StudyRecords:
             close = did_you_mean(cost, COSTS) or f"; choose from {', '.join(COSTS)}"
             raise FednetError(f"{self.name}: no such cost, got '{cost}'{close}")
         if cost in PER_RUN:
-            own = self.cells.set_index("cell").get(COSTS[cost].column, pd.Series(dtype=float))
+            own = self.runs.set_index("cell").get(COSTS[cost].column, pd.Series(dtype=float))
             if not own.notna().any():
                 raise FednetError(
                     f"{self.name}: {cost}: is not recorded, got runs without it; see docs/concepts/traffic"
@@ -213,7 +215,7 @@ class StudyRecords:
         amounts = self.evaluations[COSTS[cost].column]
         if cost != DEVICE_ENERGY:
             return amounts
-        counts = self.cells.set_index("cell").get(DEVICE_COUNT, pd.Series(dtype=float)).reindex(self.cells["cell"])
+        counts = self.runs.set_index("cell").get(DEVICE_COUNT, pd.Series(dtype=float)).reindex(self.runs["cell"])
         unknown = list(counts.index[counts.isna()])
         if unknown:
             raise FednetError(
@@ -233,7 +235,7 @@ class StudyRecords:
             self,
             axes={name: known for name, known in self.axes.items() if name not in levels},
             evaluations=rows_of(self.evaluations, levels),
-            cells=rows_of(self.cells, levels),
+            runs=rows_of(self.runs, levels),
             missing=missing,
             unfinished=list(missing["cell"]) if len(self.missing) else self.unfinished,
         )
@@ -305,19 +307,19 @@ def is_one_study(folders: Sequence[Path], command: str = "plot") -> bool:
     return bool(studies)
 
 
-def _with_series(folder: Path, cells: pd.DataFrame) -> pd.DataFrame:
+def _with_series(folder: Path, runs: pd.DataFrame) -> pd.DataFrame:
     """Return the table of runs with the columns of `SERIES_COLUMNS`, which are NaN for runs without the series."""
     for series, columns_of in SERIES_COLUMNS.items():
         known = {
             cell: columns_of(_table(path, ((read_manifest(path.parent) or {}).get("files") or {}).get(path.name)))
-            for cell in cells["cell"]
-            for path in [folder / "cells" / cell / f"{series}.parquet"]
+            for cell in runs["cell"]
+            for path in [folder / "runs" / cell / f"{series}.parquet"]
             if path.is_file()
         }
         if known:
             columns = pd.DataFrame.from_dict(known, orient="index")
-            cells = cells.join(columns[columns.columns.difference(cells.columns, sort=False)], on="cell")
-    return cells
+            runs = runs.join(columns[columns.columns.difference(runs.columns, sort=False)], on="cell")
+    return runs
 
 
 def _table(path: Path, expected: str | None) -> pd.DataFrame:

@@ -289,7 +289,7 @@ def cite(
         from fednet_emu.analysis.study import is_study
         from fednet_emu.results.library import bibtex, scenario_in
 
-        sources = [path for run in runs for path in (sorted((run / "cells").iterdir()) if is_study(run) else [run])]
+        sources = [path for run in runs for path in (sorted((run / "runs").iterdir()) if is_study(run) else [run])]
         OUTPUT.out(bibtex(scenario_in(str(path)) for path in sources))
 
 

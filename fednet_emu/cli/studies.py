@@ -189,10 +189,10 @@ def _compare(paper: str, clone: Path | None, data_dir: Path | None, out: Path, q
 def _written(folder: Path, *, plots: bool) -> list[Path]:
     from fednet_emu.analysis.study import StudyRecords
     from fednet_emu.draw.figures.study_figures import study_figures
-    from fednet_emu.study.reproduce import write_cells
+    from fednet_emu.study.reproduce import write_runs
 
     view = StudyRecords.opened(folder)
-    written = [write_cells(view, folder)] if len(view.cells) else []
+    written = [write_runs(view, folder)] if len(view.runs) else []
     if plots and len(view.evaluations):
         written += Page().write(study_figures(view), folder / "figures")
     return written
@@ -261,7 +261,7 @@ def _swept(
         ERRORS.print(f"{counted(len(runs), 'run')}, at least {counted(programs, 'learning program')}")
     study = swept(runs, folder, runner, data_dir=data_dir, track=track or (), progress=not quiet)
     if not quiet:
-        OUTPUT.out(f"{len(study.cells)} of {counted(len(runs), 'run')} done; tables in {folder}")
+        OUTPUT.out(f"{len(study.runs)} of {counted(len(runs), 'run')} done; tables in {folder}")
     _report(study, folder, quiet)
     for failure in study.failures:
         ERRORS.print(f"failed: {failure.label}: {failure.reason}\n  replay: {failure.replay}")

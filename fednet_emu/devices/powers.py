@@ -51,8 +51,8 @@ class Stated(NamedTuple):
     """Powers from a device profile (see `Profile`), in W and dBm; None for an unknown value."""
 
     idle_w: float | None = None
-    transmit_w: float | None = None
-    receive_w: float | None = None
+    tx_consumption_w: float | None = None
+    rx_consumption_w: float | None = None
     max_dbm: float | None = None
     amplifier_efficiency: float | None = None
 
@@ -85,7 +85,7 @@ class DevicePowers:
     def transmitters(self, radio: DeviceRadio) -> tuple[Transmitter, ...]:
         """Return each profile's transmitter model, excluding `idle_w`; settings of the radio take precedence."""
         return tuple(
-            radio.transmitter(_beyond(its.transmit_w, idle_w), its.max_dbm, its.amplifier_efficiency)
+            radio.transmitter(_beyond(its.tx_consumption_w, idle_w), its.max_dbm, its.amplifier_efficiency)
             for its, idle_w in zip(self.stated, self.idle_w.values, strict=True)
         )
 
@@ -93,10 +93,10 @@ class DevicePowers:
         efficiency, circuit_w = zip(*((its.efficiency, its.circuit_w) for its in self.transmitters(radio)), strict=True)
         return Sending(PerDevice(efficiency, self.which), PerDevice(circuit_w, self.which))
 
-    def receive_w(self, radio: DeviceRadio) -> PerDevice:
+    def rx_consumption_w(self, radio: DeviceRadio) -> PerDevice:
         """Return the additional power in W of each device while receiving, from the radio settings or the profile."""
-        own_w, idle_w = radio.stated("receive_w"), self.idle_w.values
-        beyond_w = (_beyond(its.receive_w, idle) or 0.0 for its, idle in zip(self.stated, idle_w, strict=True))
+        own_w, idle_w = radio.stated("rx_consumption_w"), self.idle_w.values
+        beyond_w = (_beyond(its.rx_consumption_w, idle) or 0.0 for its, idle in zip(self.stated, idle_w, strict=True))
         return PerDevice(tuple(beyond_w if own_w is None else (own_w for _ in idle_w)), self.which)
 
 

@@ -36,17 +36,17 @@ class ProfileCompute(Component):
 class ProfileRadio(Component):
     """Powers of a profile during radio transmission and reception."""
 
-    transmit_w: float | None = Field(ge=0, le=1e6)
+    tx_consumption_w: float | None = Field(ge=0, le=1e6)
     """Power in W of the whole device while sending; null if no source gives this power. Only the settings of
     `channel.device` then determine this power."""
-    receive_w: float | None = Field(ge=0, le=1e6)
+    rx_consumption_w: float | None = Field(ge=0, le=1e6)
     """Power in W of the whole device while receiving; null if no source gives this power. It is then the idle power."""
     max_dbm: float | None = None
-    """Radiated power in dBm at which the device draws `transmit_w`; null if no source gives this power. It is then 23
-    dBm, the power of a handset."""
+    """Radiated power in dBm at which the device draws `tx_consumption_w`; null if no source gives this power. It is
+    then 23 dBm, the power of a handset."""
     amplifier_efficiency: float | None = Field(default=None, gt=0, le=1)
     """Ratio of radiated power to consumed power of the amplifier, which determines the power while sending. Null if no
-    source gives it: the device then draws `transmit_w` at any radiated power."""
+    source gives it: the device then draws `tx_consumption_w` at any radiated power."""
 
 
 class Evidence(Component):
@@ -63,12 +63,12 @@ class Evidence(Component):
     """Kind of evidence for the power while computing."""
     idle_w: Mark | None = None
     """Kind of evidence for the idle power."""
-    transmit_w: Mark | None = None
+    tx_consumption_w: Mark | None = None
     """Kind of evidence for the power while sending."""
-    receive_w: Mark | None = None
+    rx_consumption_w: Mark | None = None
     """Kind of evidence for the power while receiving."""
     max_dbm: Mark | None = None
-    """Kind of evidence for the radiated power that belongs to `transmit_w`."""
+    """Kind of evidence for the radiated power that belongs to `tx_consumption_w`."""
     amplifier_efficiency: Mark | None = None
     """Kind of evidence for the efficiency of the amplifier."""
     memory_bytes: Mark | None = None
@@ -121,7 +121,7 @@ class Profile(Component):
 
     def _check(self) -> None:
         check_marks(self.numbers, self.marks)
-        for name in ("active_w", "transmit_w", "receive_w"):
+        for name in ("active_w", "tx_consumption_w", "rx_consumption_w"):
             power_w = self.numbers[name]
             if power_w is not None and power_w < (self.idle_w or 0.0):
                 raise ValueError(

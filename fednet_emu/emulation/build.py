@@ -166,7 +166,7 @@ def build_processors(
         devices.straggler,
         streams.key("straggler"),
         presence.batteries,
-        devices.frequency,
+        devices.cpu_frequency,
         hard.overhead_s if hard.overhead_s else None,
         hard.which,
         devices.slowdown,

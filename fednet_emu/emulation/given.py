@@ -158,6 +158,6 @@ def app_in(app: str, scenario: ScenarioLike | None) -> tuple[ScenarioLike, str, 
         title = f"The Flower app {name} in an urban cell"
         return {"title": title, **URBAN_CELL, "devices": devices}, name, [algorithm]
     nothing = [f"{key}=null" for key in LEARNING]
-    never_used = ["server={}", "network.edges=null", "network.sidelink=null"]
+    never_used = ["server={}", "network.edge_servers=null", "network.sidelink=null"]
     of_scenario = run_name(Path(scenario)) if isinstance(scenario, str | Path) else named(scenario)[0]
     return scenario, f"{name}-{of_scenario}", [algorithm, *nothing, *never_used]

@@ -90,7 +90,9 @@ def _stated(profile: Profile | None) -> Stated:
     if profile is None:
         return Stated()
     radio = profile.radio
-    return Stated(profile.idle_w, radio.transmit_w, radio.receive_w, radio.max_dbm, radio.amplifier_efficiency)
+    return Stated(
+        profile.idle_w, radio.tx_consumption_w, radio.rx_consumption_w, radio.max_dbm, radio.amplifier_efficiency
+    )
 
 
 def law_of(given: ComputeEnergy | None, profile: Profile | None) -> ComputeEnergy | None:
@@ -156,7 +158,7 @@ def _ideal_amplifiers(scenario: Scenario) -> Iterator[str]:
 
 def _used_of_radio(radio: Terminal, profile: TransmitterProfile) -> list[str]:
     own = {name for name in profile.numbers if getattr(radio, name, None) is not None}
-    replaced = {"max_dbm", *own, *(("transmit_w",) if "circuit_w" in own else ())}
+    replaced = {"max_dbm", *own, *(("tx_consumption_w",) if "circuit_w" in own else ())}
     return [name for name in profile.numbers if name not in replaced]
 
 
@@ -180,10 +182,10 @@ def _used(scenario: Scenario, profile: Profile) -> list[str]:
         "overhead_s": devices.overhead_s is not None,
         "active_w": devices.compute_energy is not None,
         "idle_w": radio.idle_w is not None,
-        "transmit_w": own_power,
+        "tx_consumption_w": own_power,
         "max_dbm": own_power or efficiency is None or profile.radio.max_dbm is None,
         "amplifier_efficiency": radio.whole_w is not None or own_efficiency is not None or efficiency is None,
-        "receive_w": radio.stated("receive_w") is not None,
+        "rx_consumption_w": radio.stated("rx_consumption_w") is not None,
         "memory_bytes": True,  # only warnings depend on the memory
     }
     return [name for name in profile.numbers if not replaced[name]]

@@ -29,7 +29,7 @@ from fednet_emu.records.folder import FINISHED, LOG_FILE, RunFolder
 from fednet_emu.records.laws import verify
 from fednet_emu.records.ledger import Ledger, scores_in
 from fednet_emu.records.rows import KINDS, EnergyRow
-from fednet_emu.records.summaries import asking, empty_s, messages, other_users, spread
+from fednet_emu.records.summaries import empty_s, invitations, messages, other_users, spread
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.units import linear_to_db
 
@@ -177,7 +177,7 @@ def totals(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str, 
         **_energies(ledger),
         **_emptiness(fed),
         **_privacy(fed, scenario, measured=measured),
-        **asking(ledger.asked, int(np.count_nonzero(fed.task.n_samples)) if ledger.asked else 0),
+        **invitations(ledger.invited, int(np.count_nonzero(fed.task.n_samples)) if ledger.invited else 0),
         **_last_evaluation(ledger),
         "event_digest": None if measured else ledger.event_digest(),
         "verified": not any(laws.values()),

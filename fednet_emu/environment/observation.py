@@ -23,9 +23,9 @@ OF_VIEW: dict[str, Callable[[ServerView], Any]] = {
     **{key: attrgetter(key) for key in ("n_samples", "flop_per_s")},
     "duration_s": lambda view: view.took_s,
     "duration_known": lambda view: ~np.isnan(view.took_s),
-    "invited": lambda view: view.asked,
+    "invited": lambda view: view.invited,
     "arrived": lambda view: view.arrived,
-    "since_invited": lambda view: view.t - view.last_asked,
+    "since_invited": lambda view: view.t - view.last_invited,
     "age": lambda view: view.t - view.last_arrived,
     "charge_j": lambda view: view.charge_j,
     "round": lambda view: [view.t],
@@ -57,7 +57,7 @@ def observed(
     Unknown numbers become 0, and infinite numbers become `LARGEST`. `mask` lists the indices of the devices that the
     action may choose, by default all devices that can be invited. `oracle` has the values that no real server knows.
     """
-    allowed = np.zeros(len(view.asked), np.int8)
+    allowed = np.zeros(len(view.invited), np.int8)
     allowed[view.there if mask is None else np.array(mask, np.int64)] = 1
 
     values = {}

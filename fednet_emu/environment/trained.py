@@ -75,8 +75,8 @@ class Trained(Selection):
 
     def choose(self, view: ServerView) -> Sequence[int]:
         about, weights = self.agent
-        if len(view.asked) != about["devices"]:
-            what = f"was trained for {about['devices']} devices, got {len(view.asked)}"
+        if len(view.invited) != about["devices"]:
+            what = f"was trained for {about['devices']} devices, got {len(view.invited)}"
             raise ScenarioError(f"algorithm.selection.file: {what}; train it for as many, or set devices.count")
         seen = observed(view, [key for key in about["keys"] if key != MASK])
         if about["scales"]:

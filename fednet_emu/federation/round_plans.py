@@ -169,7 +169,7 @@ class RoundPlans:
             weight=n_samples.astype(float),
             bandwidth_hz=uplink.band.bandwidth_hz,
             law=self._law,
-            bits_j=uplink.radios.transmit_j_per_bit * up_bit,
+            bits_j=uplink.radios.tx_j_per_bit * up_bit,
         )
 
 

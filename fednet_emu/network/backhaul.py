@@ -34,7 +34,7 @@ class BackhaulSettings(Component):
     """Time in s from the end of sending a message to its arrival; the next message may be sent during this time."""
     energy_j_per_bit: float = Field(0.0, ge=0)
     """Energy in J per bit sent, summed over both ends of a line and all equipment between them."""
-    loss: AnyLoss = NoLoss()
+    message_loss: AnyLoss = NoLoss()
     """Random loss of messages; a lost message still takes time and energy."""
 
 
@@ -49,7 +49,7 @@ class EdgeServers(Component):
         yield from scenario.unless_used("edges", why, "a backhaul")
 
 
-_RATE = "network.edges.backhaul.rate_bps"
+_RATE = "network.edge_servers.backhaul.rate_bps"
 
 Line = deque["Message"]
 """Queue of messages on a backhaul line. The first message is being sent, and all other messages wait."""
@@ -146,7 +146,7 @@ class Backhaul:
         line, now_ns = (message.edge, message.up), self.clock.now
         count = self._sent[line] = self._sent.get(line, -1) + 1
         key = mix(mix(self._loss_key, message.edge), int(message.up))
-        lost = self.settings.loss.fate(message, uniform(key, count))
+        lost = self.settings.message_loss.fate(message, uniform(key, count))
         message.complete(
             Delivery(
                 SERVER,

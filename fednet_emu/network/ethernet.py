@@ -37,8 +37,8 @@ class Ethernet(RatedAccess):
 
     All current transfers in one direction share the server's port equally, as measured for TCP on Linux at 10 Mbit/s
     to within 1 to 3 %. Uplink and downlink do not slow each other down (full duplex). A broadcast passes the server's
-    port once. Of the channel's settings, only the device powers are used: `idle_w`, `receive_w` and the energies per
-    bit, which should describe a network card. No power is radiated, so that `circuit_w` has no effect.
+    port once. Of the channel's settings, only the device powers are used: `idle_w`, `rx_consumption_w` and the energies
+    per bit, which should describe a network card. No power is radiated, so that `circuit_w` has no effect.
     Ignored here: queues and losses in the switch, and the delay of frames.
     """
 

@@ -115,7 +115,7 @@ class Network:
         count = len(self._stations_m)
         self.uplink = self._medium("uplink", settings.uplink, channel, up, count)
         self.downlink = self._medium("downlink", settings.downlink, channel, down, count)
-        edges, loss_key = settings.edges or EdgeServers(), streams.key("loss", "backhaul")
+        edges, loss_key = settings.edge_servers or EdgeServers(), streams.key("loss", "backhaul")
         self.backhaul = Backhaul(clock, ledger, edges.backhaul, loss_key)
         access = settings.uplink.access
         self.superposition = Superposition(access, channel, up, streams) if isinstance(access, OverTheAir) else None
@@ -267,9 +267,9 @@ class Network:
         radios = Radios(
             channel.device if sends_up else channel.base_station,
             powers.sending(channel.device) if sends_up else None,
-            (powers.receive_w(channel.device) or None) if kind != "uplink" else None,
-            (channel.device.stated("transmit_j_per_bit") or 0.0) if sends_up else 0.0,
-            (channel.device.stated("receive_j_per_bit") or 0.0) if kind != "uplink" else 0.0,
+            (powers.rx_consumption_w(channel.device) or None) if kind != "uplink" else None,
+            (channel.device.stated("tx_j_per_bit") or 0.0) if sends_up else 0.0,
+            (channel.device.stated("rx_j_per_bit") or 0.0) if kind != "uplink" else 0.0,
             controlled=rates is None and self._powers_differ(settings),
         )
         use = settings.access.use(band, links, cells, len(self._everybody))

@@ -52,7 +52,7 @@ class Uplink(Component):
     DIRECTION: ClassVar[str] = "uplink"
 
     access: AnyAccess = Tdma()
-    loss: AnyLoss = NoLoss()
+    message_loss: AnyLoss = NoLoss()
     compression: AnyCompression = NoCompression()
     """Compression of models. The sender compresses the difference between the new model and the last model that both
     sender and receiver have. Other messages of an algorithm are not compressed."""
@@ -169,7 +169,7 @@ class NetworkSettings(Component):
     sidelink: Sidelink | None = None
     cells: AnyCells = SingleCell()
     """Positions of the base stations."""
-    edges: EdgeServers | None = None
+    edge_servers: EdgeServers | None = None
     """Edge servers in the base stations, and their backhaul to the cloud, for algorithms that average models in edge
     servers first. null means edge servers with default settings for such algorithms."""
     power_control: AnyPowerControl = FullPower()
@@ -254,7 +254,7 @@ class NetworkSettings(Component):
         """Yield key and error message of each setting that is invalid if the server receives only sums of uploads."""
         up = self.uplink
         plain = {
-            "uplink.loss": (up.loss, NoLoss, "no single packet can be lost"),
+            "uplink.message_loss": (up.message_loss, NoLoss, "no single packet can be lost"),
             "uplink.compression": (up.compression, NoCompression, "every entry is an analogue symbol"),
             "power_control": (self.power_control, FullPower, "devices invert their channels"),
             "cells": (self.cells, SingleCell, "there is one server to send to"),
@@ -275,8 +275,8 @@ class NetworkSettings(Component):
         if isinstance(access, Planned) and access.planner.loses:
             yield f"network.uplink.access.planner: {access.planner.kind}"
         for way in (self.uplink, self.downlink):
-            if not isinstance(way.loss, NoLoss):
-                yield f"network.{way.DIRECTION}.loss: {way.loss.kind}"
+            if not isinstance(way.message_loss, NoLoss):
+                yield f"network.{way.DIRECTION}.message_loss: {way.message_loss.kind}"
         if self.session.refuses(self.transport):
             yield f"network.session: {self.session.kind} that never connects"
         rated = any(way.access.law(channel.usable_hz) is None for way in (self.uplink, self.downlink))

@@ -86,7 +86,7 @@ class Terminal(Component):
     @property
     def whole_w(self) -> float | None:
         """Total power in W while sending at `max_dbm`, from the profile; None if the profile gives no such power."""
-        return None if self.profile is None else self.profile.numbers.get("transmit_w")
+        return None if self.profile is None else self.profile.numbers.get("tx_consumption_w")
 
     def transmitter(
         self, whole_w: float | None = None, at_dbm: float | None = None, efficiency: float | None = None
@@ -115,15 +115,15 @@ class DeviceRadio(Terminal):
     profile: RadioProfile | None = None
     """Profile of a real radio, given by the name of a file in profiles/. Its powers for sending and receiving replace
     the powers of `devices.profile`; a power that is set here overrides the value of the profile."""
-    receive_w: float | None = Field(default=None, ge=0)
+    rx_consumption_w: float | None = Field(default=None, ge=0)
     """Power in W of the receiver while it receives, in addition to `idle_w`; 0.1 to 1 in hardware. Null takes the value
     of `profile`, else of `devices.profile`, else 0, as in most papers."""
-    transmit_j_per_bit: float | None = Field(default=None, ge=0, le=1)
+    tx_j_per_bit: float | None = Field(default=None, ge=0, le=1)
     """Energy in J per sent bit, in addition to the power while sending; 8e-8 for LTE. It models a power that grows with
     the rate. Null takes the value of `profile`, else 0."""
-    receive_j_per_bit: float | None = Field(default=None, ge=0, le=1)
-    """Energy in J per received bit, in addition to `receive_w`; 1.5e-8 for LTE. Null takes the value of `profile`, else
-    0."""
+    rx_j_per_bit: float | None = Field(default=None, ge=0, le=1)
+    """Energy in J per received bit, in addition to `rx_consumption_w`; 1.5e-8 for LTE. Null takes the value of
+    `profile`, else 0."""
     idle_w: float | None = Field(default=None, ge=0)
     """Power in W that the whole device draws all the time, idle or busy. Null takes the value of `devices.profile`,
     else 0, as in most papers."""

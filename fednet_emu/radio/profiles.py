@@ -34,7 +34,7 @@ def kind_of(given: Mapping[str, Any]) -> Kind | None:
     """Return the kind of profile (device, radio or station) of the settings `given`; None if they do not show it."""
     if "compute" in given:
         return "device"
-    if "receive_w" in given:
+    if "rx_consumption_w" in given:
         return "radio"
     return "station" if {"max_dbm", "idle_w"} <= given.keys() else None
 
@@ -86,25 +86,26 @@ class TransmitterProfile(Component):
 class RadioProfile(TransmitterProfile):
     """The radio of a device. Its powers are in addition to the idle power of the device.
 
-    The power P in W may grow with the rate R in bit/s as P = a + b R, where a is `transmit_w` or `receive_w`, and b is
-    `transmit_j_per_bit` or `receive_j_per_bit`.
+    The power P in W may grow with the rate R in bit/s as P = a + b R, where a is `tx_consumption_w` or
+    `rx_consumption_w`, and b is `tx_j_per_bit` or `rx_j_per_bit`.
     Ignored here: tail energy after a transfer, and the maximum rate at which the powers were measured.
     """
 
     NUMBERS = (
         *TransmitterProfile.NUMBERS,
-        *("circuit_w", "transmit_w", "receive_w", "transmit_j_per_bit", "receive_j_per_bit"),
+        *("circuit_w", "tx_consumption_w", "rx_consumption_w", "tx_j_per_bit", "rx_j_per_bit"),
     )
     circuit_w: float | None = Field(ge=0, le=1e6)
-    """Power in W of the transmitter without its amplifier; null if `transmit_w` includes it, or no source gives it."""
-    transmit_w: float | None = Field(ge=0, le=1e6)
+    """Power in W of the transmitter without its amplifier; null if `tx_consumption_w` includes it, or no source gives
+    it."""
+    tx_consumption_w: float | None = Field(ge=0, le=1e6)
     """Power in W while sending at `max_dbm`, including the amplifier; null if no source gives it. If
     `amplifier_efficiency` is null, the radio draws this power at any radiated power."""
-    receive_w: float | None = Field(ge=0, le=1e6)
+    rx_consumption_w: float | None = Field(ge=0, le=1e6)
     """Power in W while receiving; null if no source gives it."""
-    transmit_j_per_bit: float | None = Field(ge=0, le=1)
+    tx_j_per_bit: float | None = Field(ge=0, le=1)
     """Energy in J per sent bit, in addition to the power while sending; null if no source gives it."""
-    receive_j_per_bit: float | None = Field(ge=0, le=1)
+    rx_j_per_bit: float | None = Field(ge=0, le=1)
     """Energy in J per received bit, in addition to the power while receiving; null if no source gives it."""
 
     @model_validator(mode="before")
@@ -114,9 +115,9 @@ class RadioProfile(TransmitterProfile):
 
     def _check(self) -> None:
         super()._check()
-        if self.circuit_w is not None and self.transmit_w is not None:
+        if self.circuit_w is not None and self.tx_consumption_w is not None:
             raise ValueError(
-                f"transmit_w: holds the amplifier and what circuit_w is, got {self.transmit_w:g} and "
+                f"tx_consumption_w: holds the amplifier and what circuit_w is, got {self.tx_consumption_w:g} and "
                 f"{self.circuit_w:g} W; give one of them"
             )
 

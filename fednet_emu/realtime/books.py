@@ -185,9 +185,9 @@ def _away_ns(presence: Presence, message: Message) -> int:
 
 
 def _receive_j(radios: Radios, receiver: int, message: Message) -> float:
-    if radios.receive_w is None or receiver == SERVER:
+    if radios.rx_consumption_w is None or receiver == SERVER:
         return 0.0
-    return radios.receive_w[receiver] * (message.ended_ns - message.started_ns) / NS_PER_S
+    return radios.rx_consumption_w[receiver] * (message.ended_ns - message.started_ns) / NS_PER_S
 
 
 def write_host(ledger: Ledger, late_ns: Mapping[int, array[int]], programs: Sequence[Ran]) -> dict[str, Any]:

@@ -139,5 +139,5 @@ def _unfit(way: Uplink) -> Iterator[tuple[str, str]]:
         yield "delay", f"packets have the delay --latency, got {way.delay.kind}; leave it out"
     if way.idle is not None:
         yield "idle", f"radio connections are released and set up for whole messages, got {way.idle.kind}; leave it out"
-    if type(way.loss) is not NoLoss:
-        yield "loss", f"TCP repeats lost packets, got {way.loss.kind}; leave it out"
+    if type(way.message_loss) is not NoLoss:
+        yield "message_loss", f"TCP repeats lost packets, got {way.message_loss.kind}; leave it out"

@@ -110,7 +110,7 @@ class Ledger:
         self.traffic_classes: dict[str, int] = {}
         self.series: dict[str, list[dict[str, Any]]] = {}
         self.described: dict[str, Callable[[], pd.DataFrame]] = {}  # functions that make the tables of `DESCRIBED`
-        self.asked: Counter[int] = Counter()  # number of rounds in which each device was invited
+        self.invited: Counter[int] = Counter()  # number of rounds in which each device was invited
         self.given: set[int] = set()  # identification numbers of values that all devices have from the start
         self.sent_bit = [0] * len(KINDS)  # total bits on the air, by kind of link
         self.offered_bit = [0] * len(KINDS)

@@ -57,7 +57,7 @@ class TransferRow(NamedTuple):
     energy_j: Measure
     """energy of the transmitter: (radiated power / amplifier efficiency + circuit power) x airtime"""
     rx_energy_j: Measure
-    """energy of the receiving devices: `receive_w` x airtime, summed over devices"""
+    """energy of the receiving devices: `rx_consumption_w` x airtime, summed over devices"""
     cell: Annotated[int, Column(np.int32, digest=False)]
     """index of the transfer's cell, from 0. After a handover, it is the last cell; for a sidelink transfer, the index
     of the cluster"""

@@ -26,16 +26,16 @@ def jain(counts: Iterable[float]) -> float:
     return float(x.sum()) ** 2 / (len(x) * squares) if squares else float("nan")
 
 
-def asking(asked: Mapping[int, int], n_devices: int) -> dict[str, float | None]:
+def invitations(invited: Mapping[int, int], n_devices: int) -> dict[str, float | None]:
     """Return Jain's fairness index of the number of invitations of each device, and the fraction of invited devices.
 
-    `asked` maps each invited device to the number of rounds in which it was invited. It is empty if the algorithm does
-    not select cohorts of devices; both results are then None.
+    `invited` maps each invited device to the number of rounds in which it was invited. It is empty if the algorithm
+    does not select cohorts of devices; both results are then None.
     """
-    if not asked:
-        return {"asked_jain": None, "asked_share": None}
-    counts = [*asked.values(), *[0] * (n_devices - len(asked))]
-    return {"asked_jain": jain(counts), "asked_share": len(asked) / n_devices}
+    if not invited:
+        return {"invited_jain": None, "invited_share": None}
+    counts = [*invited.values(), *[0] * (n_devices - len(invited))]
+    return {"invited_jain": jain(counts), "invited_share": len(invited) / n_devices}
 
 
 SPREAD = ("worst_tenth_accuracy", "accuracy_q05", "accuracy_q50", "accuracy_q95", "accuracy_jain")

@@ -81,8 +81,9 @@ def remedies(scenario: Scenario, path: Explanation) -> Iterator[Remedy]:
         yield Remedy("half the bits of each upload", {"network.uplink.compression": "float16"})
     yield Remedy("twice the bandwidth", {"channel.bandwidth_hz": 2 * scenario.channel.bandwidth_hz})
     yield from _of_the_link(scenario)
-    if scenario.network.edges is not None and (rate_bps := scenario.network.edges.backhaul.rate_bps) is not None:
-        yield Remedy("twice the rate of the backhaul", {"network.edges.backhaul.rate_bps": 2 * rate_bps})
+    edge_servers = scenario.network.edge_servers
+    if edge_servers is not None and (rate_bps := edge_servers.backhaul.rate_bps) is not None:
+        yield Remedy("twice the rate of the backhaul", {"network.edge_servers.backhaul.rate_bps": 2 * rate_bps})
     power_dbm = scenario.channel.device.tx_power_dbm
     yield Remedy("devices that send with ten times the power", {"channel.device.tx_power_dbm": power_dbm + 10})
     faster = _faster(scenario.devices)

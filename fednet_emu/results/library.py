@@ -46,7 +46,7 @@ DRAWN_M = np.geomspace(10.0, 2000.0, 40)
 AnyProfile = Profile | RadioProfile | StationProfile
 CLASSES: dict[Kind, type[AnyProfile]] = {"device": Profile, "radio": RadioProfile, "station": StationProfile}
 
-UNITS = {"flop_per_s": "FLOP/s", "memory_bytes": "B", "transmit_j_per_bit": "J", "receive_j_per_bit": "J"}
+UNITS = {"flop_per_s": "FLOP/s", "memory_bytes": "B", "tx_j_per_bit": "J", "rx_j_per_bit": "J"}
 """Units of the numeric profile fields whose names do not end with a unit."""
 HEADS: dict[type[AnyProfile], tuple[str, ...]] = {
     Profile: (
@@ -130,9 +130,9 @@ def profiles(names: Sequence[str] | None = None) -> pd.DataFrame:
     Returns:
         One row for each profile: name, kind (device, radio or station), title, year, its numbers, and the quality of
         the source of each number, such as `flop_per_s_evidence`. The numbers of devices are `flop_per_s`, `overhead_s`,
-        `active_w`, `idle_w`, `transmit_w`, `receive_w`, `max_dbm`, `amplifier_efficiency` and `memory_bytes`; radios
-        and stations have other numbers, such as `circuit_w`. Numbers that are unknown, or that do not exist for the
-        kind of the profile, are NaN.
+        `active_w`, `idle_w`, `tx_consumption_w`, `rx_consumption_w`, `max_dbm`, `amplifier_efficiency` and
+        `memory_bytes`; radios and stations have other numbers, such as `circuit_w`. Numbers that are unknown, or that
+        do not exist for the kind of the profile, are NaN.
 
     Raises:
         ScenarioError: a profile does not exist, or is invalid.

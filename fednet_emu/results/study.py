@@ -64,13 +64,13 @@ class Ranking(RankedSettings):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Study(StudyRecords):
-    """The results of a sweep: a table with one row for each cell (run), all evaluations, comparisons and figures.
+    """The results of a sweep: a table with one row for each run, all evaluations, comparisons and figures.
 
     A study is a sequence of its finished runs: `len(study)`, `study[0]`, `for run in study`. Selecting levels returns a
     subset, which is also a study: `study["network.uplink.access=tdma"]`, `study[{"devices.count": 20}]`.
 
     Attributes:
-        home: the folder that contains the cells (runs).
+        home: the folder that contains the runs.
         failures: the runs that failed in this sweep.
         is_part: True if the object contains only a subset of the study in `home`.
     """
@@ -99,7 +99,7 @@ class Study(StudyRecords):
         return replace(super().where(levels), is_part=True)
 
     def __len__(self) -> int:
-        return len(self.cells)
+        return len(self.runs)
 
     def __iter__(self) -> Iterator[Run]:
         return (self[place] for place in range(len(self)))
@@ -109,7 +109,7 @@ class Study(StudyRecords):
     @overload
     def __getitem__(self, which: Condition) -> Study: ...
     def __getitem__(self, which: int | Condition) -> Run | Study:
-        """Return the run with the given index (row of `cells`), or the subset of the study with the given levels.
+        """Return the run with the given index (row of `runs`), or the subset of the study with the given levels.
 
         Raises:
             IndexError: the row does not exist.
@@ -119,7 +119,7 @@ class Study(StudyRecords):
             return self.where(conditions(which, self.name))
         if not -len(self) <= which < len(self):
             raise IndexError(f"{self.name}: no such run, got {which}; there are {len(self)}, counted from 0")
-        return Run.opened(self.home.path / "cells" / str(self.cells["cell"].iloc[which]))
+        return Run.opened(self.home.path / "runs" / str(self.runs["cell"].iloc[which]))
 
     def run(self, seed: int | None = None, **levels: Any) -> Run:
         """Return the run with the given seed and levels.
@@ -131,12 +131,12 @@ class Study(StudyRecords):
         Raises:
             FednetError: no run, or more than one run, has this seed and these levels.
         """
-        rows = self.where(conditions(levels, self.name)).cells
+        rows = self.where(conditions(levels, self.name)).runs
         if seed is not None:
             rows = rows[rows["seed"] == seed]
         if len(rows) != 1:
-            raise FednetError(f"{self.name}: one cell is needed, got {len(rows)} of these levels; name seed and levels")
-        return Run.opened(self.home.path / "cells" / str(rows["cell"].iloc[0]))
+            raise FednetError(f"{self.name}: one run is needed, got {len(rows)} of these levels; name seed and levels")
+        return Run.opened(self.home.path / "runs" / str(rows["cell"].iloc[0]))
 
     def compare(
         self,
@@ -283,11 +283,11 @@ class Study(StudyRecords):
         axes = ", ".join(f"{len(levels)} {name}" for name, levels in self.axes.items()) or "no axis"
         left = f", {len(self.unfinished)} unfinished" if self.unfinished else ""
         lost = f", {len(self.diverged)} diverged" if self.diverged else ""
-        return f"<Study {self.name}: {axes}; {len(self.cells)} cells done{lost}{left}>"
+        return f"<Study {self.name}: {axes}; {len(self.runs)} runs done{lost}{left}>"
 
     def _repr_html_(self) -> str:
         keys = list(self.axes)
-        known = self.cells.dropna(axis="columns", how="all")
+        known = self.runs.dropna(axis="columns", how="all")
         shown = [name for name in SHOWN if name in known]
         if not len(known) or not shown:
             return f"<p>{html.escape(repr(self))}</p>"

@@ -75,7 +75,7 @@ class Devices(Component):
     """Factors by which the computing times of single devices are multiplied, by index or name: `{0: 10, dev-3: 2}`. A
     factor below 1 makes a device faster. The factor also applies to `overhead_s`. A device with a measured power draws
     this power for the whole changed time."""
-    frequency: Frequency = Frequency()
+    cpu_frequency: Frequency = Frequency()
     """Clock frequency of the devices' processors, relative to the frequency at which they reach their nominal speed."""
     compute_energy: AnyComputeEnergy | None = None
     """Energy of the devices' computations. Null uses the power in `profile`. If that is missing, too, the energy is not

@@ -20,22 +20,34 @@ from fednet_emu.errors import did_you_mean
 from fednet_emu.scenario.shapes import Shape, Spot, homes
 from fednet_emu.scenario.tree import KeyPath, path_text, show
 
-KEYS = {
+KEYS: dict[str, str | tuple[str, ...]] = {
+    "blocks": "resource_blocks",
     "dealt": "rank_assignment",
+    "delay_s": "max_delay_s",
+    "edges": "edge_servers",
+    "energy_j": "max_energy_j",
+    "frequency": "cpu_frequency",
     "guard": "self_balancing",
     "interference_db": "inr_db",
     "long_transfers": "fading_model",
-    "loss": "on_lost_message",
+    "loss": ("message_loss", "on_lost_message"),
     "lr_weights": "lr_lambda",
     "min_height_m": "min_grazing_altitude_m",
     "movement_s": "position_update_s",
     "numerology_khz": "subcarrier_spacing_khz",
     "private_sgd": "dp_sgd",
+    "receive_j_per_bit": "rx_j_per_bit",
+    "receive_w": "rx_consumption_w",
     "spacing_khz": "subcarrier_spacing_khz",
     "spare": "unused_bandwidth",
     "spreading": "spreading_factor",
+    "threshold_db": "sinr_threshold_db",
     "train_loss": "worst_train_loss",
+    "transmit_j_per_bit": "tx_j_per_bit",
+    "transmit_w": "tx_consumption_w",
+    "upload_s": "max_upload_s",
 }
+"""Present settings by their former names; a tuple lists settings of different groups."""
 WORDS = {
     "climbing": "olla",
     "drop-both": "drop-pair",
@@ -50,7 +62,8 @@ WORDS = {
 def present_key(key: str, known: Collection[str]) -> str | None:
     """Return the present name of the setting formerly called `key`; None if it is not one of the `known` names."""
     new = KEYS.get(key, key.replace("least_", "min_", 1).replace("most_", "max_", 1))
-    return new if new != key and new in known else None
+    names = (new,) if isinstance(new, str) else new
+    return next((name for name in names if name != key and name in known), None)
 
 
 def present_word(word: object, known: Collection[str]) -> str | None:

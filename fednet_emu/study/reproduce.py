@@ -44,9 +44,9 @@ def fitting_studies(minutes: float) -> dict[str, float]:
 def write_reference(
     view: StudyRecords, figures: Mapping[str, Figure], folder: Path, wanted: Sequence[str] | None = None
 ) -> list[Path]:
-    """Write the table of runs (`cells.csv`) and the reference figures, and return the paths of the files."""
+    """Write the table of runs (`runs.csv`) and the reference figures, and return the paths of the files."""
     chosen = {name: figure for name, figure in figures.items() if is_reference(name, wanted)}
-    return [write_cells(view, folder), *save(chosen, folder, ["png"])]
+    return [write_runs(view, folder), *save(chosen, folder, ["png"])]
 
 
 def is_reference(name: str, wanted: Sequence[str] | None) -> bool:
@@ -58,10 +58,10 @@ def is_reference(name: str, wanted: Sequence[str] | None) -> bool:
     return not name.endswith(LEFT_OUT) if wanted is None else name in wanted
 
 
-def write_cells(view: StudyRecords, folder: Path) -> Path:
-    """Write `cells.csv`, with one row per finished run and without empty columns; return the path of the file."""
+def write_runs(view: StudyRecords, folder: Path) -> Path:
+    """Write `runs.csv`, with one row per finished run and without empty columns; return the path of the file."""
     folder.mkdir(parents=True, exist_ok=True)
-    cells = view.cells.drop(columns=["cell", "status", "reason"], errors="ignore")
-    table = cells.loc[:, (cells.notna() & (cells != "")).any()]
-    write_text(folder / "cells.csv", csv_text(table, DIGITS))
-    return folder / "cells.csv"
+    runs = view.runs.drop(columns=["cell", "status", "reason"], errors="ignore")
+    table = runs.loc[:, (runs.notna() & (runs != "")).any()]
+    write_text(folder / "runs.csv", csv_text(table, DIGITS))
+    return folder / "runs.csv"

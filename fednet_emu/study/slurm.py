@@ -76,16 +76,16 @@ def write_jobs(tasks: Sequence[Job], out: Path, collect: Sequence[str]) -> Jobs:
         (out / "slurm" / OUTCOMES).mkdir(parents=True, exist_ok=True)
         number = 1 + max((int(path.name) for path in (out / "slurm").iterdir() if path.name.isdecimal()), default=0)
         folder = (out / "slurm" / str(number)).resolve()
-        (folder / "cells").mkdir(parents=True)
+        (folder / "runs").mkdir(parents=True)
         (folder / "logs").mkdir()
         for place, task in enumerate(tasks):
-            (folder / "cells" / f"{place}.json").write_text(_text(task), encoding="utf-8")
+            (folder / "runs" / f"{place}.json").write_text(_text(task), encoding="utf-8")
     elements = min(len(tasks), MOST_ELEMENTS)
     run = [sys.executable, "-P", "-m", ELEMENT, str(folder), "NUMBER", str(elements)]
     command = shlex.join(run).replace("NUMBER", '"$SLURM_ARRAY_TASK_ID"')
     needs = _needs(tasks[0].limits, math.ceil(len(tasks) / elements))
-    name = (tasks[0].study or ("cells",))[0]
-    array, last = folder / "cells.sh", folder / "tables.sh"
+    name = (tasks[0].study or ("runs",))[0]
+    array, last = folder / "runs.sh", folder / "tables.sh"
     write_text(array, _script(name, folder, [f"--array=0-{elements - 1}", *needs], f"exec {command}"))
     write_text(last, _script(f"{name}-tables", folder, [], f"exec {shlex.join(collect)}"))
     return Jobs(array, last, len(tasks))
@@ -121,7 +121,7 @@ def collected(tasks: Sequence[Job], out: Path) -> Generator[Event, None, None]:
 
 def run_element(folder: Path, element: int, elements: int) -> Iterator[tuple[str, Outcome]]:
     """Execute every job whose index is `element` modulo `elements`, and yield the name and outcome of each job."""
-    runs = folder / "cells"
+    runs = folder / "runs"
     for place in range(element, sum(1 for _ in runs.iterdir()), elements):
         task = _task((runs / f"{place}.json").read_text(encoding="utf-8"))
         outcome = complete(task)

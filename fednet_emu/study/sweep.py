@@ -28,7 +28,7 @@ from fednet_emu.study.file import StudyFile, Target
 from fednet_emu.study.runners import Job, Outcome, Runner, finished
 from fednet_emu.study.runs import StudyRun
 
-TABLES = ("study.parquet", "cells.parquet")
+TABLES = ("study.parquet", "runs.parquet")
 """Files with the tables for figures and comparisons. Host times are in another file, because they differ between
 sweeps."""
 KEYS = ("seed", "cell")
@@ -51,7 +51,7 @@ def write_tables(
 ) -> None:
     """Write the tables of a study to the folder of the study.
 
-    `study.parquet` has all evaluations, `cells.parquet` one row per run, and `hosts.parquet` the host times. Rows are
+    `study.parquet` has all evaluations, `runs.parquet` one row per run, and `hosts.parquet` the host times. Rows are
     in the order of the study, not in the order in which runs finished. `finished` has the folders of finished runs, and
     `failures` the reasons for failures, both by the index of the run in `runs`.
     """
@@ -78,7 +78,7 @@ def write_tables(
     hosts = [{"cell": runs[place].name, "host_s": summary["host_s"]} for place, summary in summaries.items()]
     write_table(folder / "study.parquet", [evaluations])
     table = pd.DataFrame(rows) if rows else pd.DataFrame(columns=[*KEYS, "status", "reason", DATA_SET, DEVICE_COUNT])
-    write_table(folder / "cells.parquet", [pd.concat([table, reached], axis="columns")])
+    write_table(folder / "runs.parquet", [pd.concat([table, reached], axis="columns")])
     write_table(folder / "hosts.parquet", [pd.DataFrame(hosts, columns=["cell", "host_s"])])
 
 
@@ -161,7 +161,7 @@ class Sweep:
         """Add runs and return their indices; the folders show which runs an earlier sweep has finished."""
         places = list(range(len(self.runs), len(self.runs) + len(runs)))
         self.runs.extend(runs)
-        folder = self.out / "cells"  # a run is identified by its digest, not by its name
+        folder = self.out / "runs"  # a run is identified by its digest, not by its name
         there = {path.name.rpartition("__")[2]: path for path in sorted(folder.glob("*__*"), reverse=True)}
         self.folder_of.extend(there.get(run.digest, folder / run.name) for run in runs)
         for place in places:

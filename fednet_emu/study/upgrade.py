@@ -37,7 +37,7 @@ def upgrade(path: Path) -> Iterator[str]:
             if found is None:
                 continue
             row, former = int(found["line"]) - 1, found["word"] or found["path"].rpartition(".")[2]
-            ending = r"(?![\w-])" if found["word"] else r"(?=['\"]?\s*:)"
+            ending = r"(?![\w-])" if found["word"] else r"(?=['\"]?\s*:|\.\w)"
             lines[row], count = re.subn(rf"(?<![\w-]){re.escape(former)}{ending}", found["new"], lines[row], count=1)
             if count:
                 changes.append(f"{path}:{row + 1}  {found['path']}: {former} is now {found['new']}")

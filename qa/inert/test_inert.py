@@ -53,14 +53,14 @@ def test_keys_act_are_refused_or_change_nothing() -> None:
 
 def test_a_key_that_is_cut_off_from_what_it_did_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Devices whose power while receiving nobody counts any longer: the key was alive, and is inert."""
-    label = "channel.device.receive_w"
+    label = "channel.device.rx_consumption_w"
     scenario = small_scenario("stop.rounds=1", f"{label}=0.1")
     assert list(looked_at(scenario, label).acting) == [label]
 
     whole = Network._medium
 
     def without(self, kind, settings, channel, *rest):
-        deaf = channel.model_copy(update={"device": channel.device.model_copy(update={"receive_w": 0.0})})
+        deaf = channel.model_copy(update={"device": channel.device.model_copy(update={"rx_consumption_w": 0.0})})
         return whole(self, kind, settings, deaf, *rest)
 
     monkeypatch.setattr(Network, "_medium", without)
@@ -90,16 +90,16 @@ def test_every_key_of_a_drawn_scenario_has_a_label_of_the_list() -> None:
 
 def test_a_change_is_another_value_at_its_place_alone() -> None:
     """Nothing else is touched, the original neither, and the same value never comes twice."""
-    scenario = small_scenario("network.uplink.loss={kind: random, probability: 0.25}")
+    scenario = small_scenario("network.uplink.message_loss={kind: random, probability: 0.25}")
     settings = scenario.model_dump(mode="json")
-    its = key("network.uplink.loss.random.probability", scenario)
+    its = key("network.uplink.message_loss.random.probability", scenario)
     values = list(changes(its, Random(0), 4))
     other = changed(settings, its.path, values[0])
 
     assert len(values) == len(set(values)) > 4
     assert 0.25 not in values
-    assert other["network"]["uplink"]["loss"].pop("probability") == values[0]
-    assert settings["network"]["uplink"]["loss"].pop("probability") == 0.25
+    assert other["network"]["uplink"]["message_loss"].pop("probability") == values[0]
+    assert settings["network"]["uplink"]["message_loss"].pop("probability") == 0.25
     assert other == settings
 
 

@@ -125,7 +125,9 @@ def deadline(settings: Settings, ledger: Ledger, rng: Random) -> Settings | None
 def losses(settings: Settings, ledger: Ledger, rng: Random) -> Settings | None:
     """Half of the messages are lost, both ways."""
     loss = {"kind": "random", "probability": 0.5}
-    return _changed(_changed(settings, ("network", "uplink", "loss"), loss), ("network", "downlink", "loss"), loss)
+    return _changed(
+        _changed(settings, ("network", "uplink", "message_loss"), loss), ("network", "downlink", "message_loss"), loss
+    )
 
 
 FAULTS: dict[str, Fault] = {

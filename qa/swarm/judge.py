@@ -115,7 +115,7 @@ def resumes(case: Case) -> str | None:
 
 OTHERS = {"channel.bandwidth_hz": 0.5, "channel.rate.bit_rate_bps": 0.1, "algorithm.deadline_s": 0.7, "stop.rounds": 2}
 """Settings with factors by which they may change between two runs that learn the same, or the same for some rounds."""
-LOSSES = {"network.uplink.loss": {"kind": "random", "probability": 0.3}}
+LOSSES = {"network.uplink.message_loss": {"kind": "random", "probability": 0.3}}
 
 
 def known(case: Case) -> str | None:

@@ -295,8 +295,8 @@ PATHS: dict[str, Any] = {"as arrays": LocalRounds.take, "one by one": lambda *_,
 def one_by_one(settings: Settings) -> str | None:
     """In a world without losses and absences, exchanges as arrays write the books of those with events."""
     rng = Random(f"one by one {settings['seed']}")
-    access = rng.choice(["tdma", "tdma", "ofdma", "noma", {"kind": "full-reuse", "threshold_db": -20}])
-    uplink = {"access": access} | rng.choice([{}, {"timeout_s": rng.choice([0.05, 0.5])}, {"loss": LOSS}])
+    access = rng.choice(["tdma", "tdma", "ofdma", "noma", {"kind": "full-reuse", "sinr_threshold_db": -20}])
+    uplink = {"access": access} | rng.choice([{}, {"timeout_s": rng.choice([0.05, 0.5])}, {"message_loss": LOSS}])
     plain = {**UNDISTURBED, "network": {"uplink": uplink}, "evaluation.every_s": None}
     scenario, plays = scenario_of(with_values(settings, plain)), {}
     for path, take in PATHS.items():

@@ -76,11 +76,11 @@ ALWAYS = (
 boards take minutes."""
 RARE = {
     "groups", "feature_noise", "attack", "region", "trace", "augment", "accuracy", "simulated_s", "bits", "energy_j",
-    "edges", "every_s", "dp_sgd", "traffic", "slices", "carbon",
+    "edge_servers", "every_s", "dp_sgd", "traffic", "slices", "carbon",
 }  # fmt: skip
 """Settings that are given once in twelve."""
 USES = {
-    "network.edges": "edges", "network.sidelink": "sidelink", "server.flop_per_s": "server-speed",
+    "network.edge_servers": "edges", "network.sidelink": "sidelink", "server.flop_per_s": "server-speed",
     "server.samples": "server-samples", "server.validation_samples": "validation-samples",
     "evaluation.consensus": "consensus",
     "network.uplink.secure_aggregation": "sums",
@@ -262,8 +262,8 @@ RECIPES: dict[str, Recipe] = {
     "probability": between(0, 0.9),
     "radius_m": between(30, 200),
     "rate_bps": among(None, 1e4, 1e6),
-    "receive_j_per_bit": among(0.0, 1e-7),
-    "receive_w": among(0.0, 0.5),
+    "rx_j_per_bit": among(0.0, 1e-7),
+    "rx_consumption_w": among(0.0, 0.5),
     "receive_window_byte": among(1500.0, 65536.0, 4e6),
     "reach_m": between(20, 300),
     "restart_share": between(0.01, 1),
@@ -288,7 +288,7 @@ RECIPES: dict[str, Recipe] = {
     "time_s": spread(1e-6, 1),
     "timeout_s": spread(0.5, 100),
     "to_s": between(6, 60),
-    "transmit_j_per_bit": among(0.0, 1e-7),
+    "tx_j_per_bit": among(0.0, 1e-7),
     "tx_power_dbm": between(15, 40),
     "variance": spread(0.01, 10),
     "width_m": between(50, 300),
@@ -388,7 +388,7 @@ NEEDS: dict[str, dict[str, Any]] = {
         }
         for kind in ("flexlora", "flora", "hetlora")
     },
-    "hier-favg": {"network.edges": True, "network.edges.backhaul": True},
+    "hier-favg": {"network.edge_servers": True, "network.edge_servers.backhaul": True},
     "splitfed": {"model": "mlp", "server.flop_per_s": 1e7},
     "fedul": {
         "partition": "surrogate-sets",

@@ -68,8 +68,8 @@ def planner(assignment: Any) -> ResourceBlocks:
         block_hz=BLOCK_HZ,
         inr_db=tuple(10 * np.log10(np.array(INTERFERENCE_W) / NOISE_W)),
         waterfall_db=10 * float(np.log10(THRESHOLD)),
-        delay_s=DELAY_S,
-        energy_j=ENERGY_J,
+        max_delay_s=DELAY_S,
+        max_energy_j=ENERGY_J,
         assignment=assignment,
     )
 

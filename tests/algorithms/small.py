@@ -17,7 +17,8 @@ from fednet_emu.learning.graph.program import Program
 from fednet_emu.testing import small_federation, small_scenario
 
 CLUSTER = (
-    "network.sidelink={channel: {include: ideal}, access: spatial-reuse, loss: {kind: random, probability: 0.1}, "
+    "network.sidelink={channel: {include: ideal}, access: spatial-reuse, "
+    "message_loss: {kind: random, probability: 0.1}, "
     "topology: {edges: {kind: random-regular, degree: 3}, clusters: {kind: equal, count: 1}}}"
 )
 
@@ -35,7 +36,7 @@ def peers(kind: str, more: str = "") -> str:
 TWO_STATIONS = (
     "channel=urban-micro",
     "network.cells={kind: list, xy_m: [[-20, 0], [20, 0]]}",
-    "network.edges.backhaul={energy_j_per_bit: 1e-8, loss: {kind: random, probability: 0.1}}",
+    "network.edge_servers.backhaul={energy_j_per_bit: 1e-8, message_loss: {kind: random, probability: 0.1}}",
 )
 
 WITH_CLASSES = ("data={kind: synthetic, features: 9, classes: 3, n_samples: 320, n_test: 60}", "model=softmax")
@@ -123,8 +124,8 @@ LONELY = {
 CONDITIONS = {
     "ideal": (),
     "30 % loss": (
-        "network.uplink.loss={kind: random, probability: 0.3}",
-        "network.downlink.loss={kind: random, probability: 0.3}",
+        "network.uplink.message_loss={kind: random, probability: 0.3}",
+        "network.downlink.message_loss={kind: random, probability: 0.3}",
     ),
     "one device": ("devices.count=1",),
     "small batteries": (

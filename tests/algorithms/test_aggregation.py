@@ -180,7 +180,7 @@ def test_a_run_is_the_hand_written_loop(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_how_training_is_run_changes_no_event(kind: str) -> None:
     """Serial, batched and timing-only runs have the digest of plain averaging; with lr = 0 nothing moves by a bit."""
-    settings = ("algorithm.cohort=3", "network.uplink.loss={kind: random, probability: 0.2}", "stop.rounds=6",
+    settings = ("algorithm.cohort=3", "network.uplink.message_loss={kind: random, probability: 0.2}", "stop.rounds=6",
                 f"algorithm.aggregation={KINDS[kind]}")  # fmt: skip
     serial, w = final(*settings)
     batched, w_batched = final(*settings, "training.engine=batched")
@@ -196,7 +196,7 @@ def test_how_training_is_run_changes_no_event(kind: str) -> None:
 def test_with_too_few_arrivals_the_model_stays() -> None:
     """Krum needs three updates for f = 0: in rounds with fewer nothing moves, in the others something does."""
     changes = ("algorithm.aggregation={kind: krum, byzantine: 0}", "stop.rounds=12",
-               "network.uplink.loss={kind: random, probability: 0.4}")  # fmt: skip
+               "network.uplink.message_loss={kind: random, probability: 0.4}")  # fmt: skip
     fed, models = small_federation(*changes), []
     fed.observers.append(lambda fed: models.append(fed.latest))
     start = fed.initial_model()

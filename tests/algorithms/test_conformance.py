@@ -233,7 +233,7 @@ def test_who_is_late_is_left_out(algorithm: str) -> None:
     """With a device that needs minutes and a deadline of a second, rounds go on with the others, and the run ends."""
     settings = [setting for setting in ALGORITHM_SETTINGS[algorithm] if "sidelink" not in setting]
     if len(settings) < len(ALGORITHM_SETTINGS[algorithm]):
-        settings += [CLUSTER, TWO_CLUSTERS, "network.sidelink.loss=none"]
+        settings += [CLUSTER, TWO_CLUSTERS, "network.sidelink.message_loss=none"]
     speed = "devices.speed={kind: list, flop_per_s: [1e6, 1e6, 1e6, 10]}"
     n_rounds = ENOUGH_ROUNDS.get(algorithm, 12)
     fed = run_small(*settings, speed, "algorithm.deadline_s=1", f"stop.rounds={n_rounds}", timing_only=True)

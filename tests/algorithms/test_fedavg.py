@@ -27,7 +27,7 @@ from tests.quick import examples
 
 TURNS = frozenset({"uplink", "downlink"})
 RAGGED = ("data.n_samples=83", "partition=iid")
-LOST = "network.uplink.loss={kind: random, probability: 0.999999}"
+LOST = "network.uplink.message_loss={kind: random, probability: 0.999999}"
 
 
 def trained(*changes: str) -> tuple[Tensor, Federation]:
@@ -217,7 +217,7 @@ def test_when_nothing_arrives_the_model_stays() -> None:
 
 def test_what_is_lost_is_left_out_of_the_mean() -> None:
     """A round's model is the weighted mean over just those whose uploads arrived."""
-    changes = (*RAGGED, "network.uplink.loss={kind: random, probability: 0.5}", "stop.rounds=1", "seed=1")
+    changes = (*RAGGED, "network.uplink.message_loss={kind: random, probability: 0.5}", "stop.rounds=1", "seed=1")
     w, fed = trained(*changes)
     uplinks = fed.ledger.frame("transfers").query("direction == 'uplink'")
     arrived = uplinks.query("loss_reason == ''")["sender"].tolist()
@@ -230,7 +230,7 @@ def test_what_is_lost_is_left_out_of_the_mean() -> None:
 
 def test_lost_uploads_are_sent_again_up_to_the_limit() -> None:
     """A device sends until its model has arrived, at most 1 + retries times a round; only then it is missing."""
-    changes = ("network.uplink.loss={kind: random, probability: 0.5}", "algorithm.retries=2", "stop.rounds=20")
+    changes = ("network.uplink.message_loss={kind: random, probability: 0.5}", "algorithm.retries=2", "stop.rounds=20")
     fed = run_small(*changes, timing_only=True)
     frames = fed.ledger.frames()
     uplinks = frames["transfers"].query("direction == 'uplink'").sort_values(["value_id", "ended_s"])

@@ -74,7 +74,11 @@ def test_a_run_is_the_hand_written_loop(mu: float) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_without_a_pull_it_is_fedavg(engine: str) -> None:
     """With mu = 0 and full work, every record of a lossy run and every bit of the model are those of `fedavg`."""
-    lossy = ("network.uplink.loss={kind: random, probability: 0.3}", "stop.rounds=6", f"training.engine={engine}")
+    lossy = (
+        "network.uplink.message_loss={kind: random, probability: 0.3}",
+        "stop.rounds=6",
+        f"training.engine={engine}",
+    )
     prox, w = final(*lossy, fedprox("mu: 0, retries: 1"))
     plain, expected = final(*lossy, f"algorithm={{kind: fedavg, {WORK}, retries: 1}}")
 
@@ -137,7 +141,11 @@ def test_an_adaptive_mu_costs_one_number_each_way() -> None:
 @pytest.mark.parametrize("more", ["adaptive: true, falls: 1", "partial_work: {kind: random, share: 0.5}"])
 def test_how_training_is_run_changes_no_event(more: str) -> None:
     """Serial, batched and timing-only runs have one digest; the engines agree on the model."""
-    settings = (fedprox(f"mu: 0.5, {more}"), "network.uplink.loss={kind: random, probability: 0.3}", "stop.rounds=8")
+    settings = (
+        fedprox(f"mu: 0.5, {more}"),
+        "network.uplink.message_loss={kind: random, probability: 0.3}",
+        "stop.rounds=8",
+    )
     serial, w = final(*settings)
     batched, w_batched = final(*settings, "training.engine=batched")
     timed = run_small(*settings, timing_only=True)

@@ -30,7 +30,7 @@ CELLS: dict[str, dict[str, Any]] = {
     path.stem: from_text(path.read_text(), path.stem).data for path in sorted(FILES.glob("*.yaml"))
 }
 
-LOSS = tuple(f"network.{way}.loss={{kind: random, probability: 0.2}}" for way in ("uplink", "downlink"))
+LOSS = tuple(f"network.{way}.message_loss={{kind: random, probability: 0.2}}" for way in ("uplink", "downlink"))
 DEADLINE = ("algorithm.deadline_s=0.5", "devices.speed={kind: list, flop_per_s: [1e6, 1e6, 1e6, 1e3]}")
 DEPARTURES = ("devices.availability={kind: periodic, on_s: 0.7, off_s: 0.1}",)
 CONDITIONS = {"loss": LOSS, "deadline": DEADLINE, "departures": DEPARTURES}
@@ -179,7 +179,7 @@ WORLD = {"feddf": (*WITH_CLASSES, "server={samples: 40, flop_per_s: 1e6}")}
 """What some need beside the settings of the algorithm."""
 ABLE = sorted(kind for kind, algorithm in ALGORITHMS.items() if "plans" in algorithm.uses)
 TROUBLE = (
-    "network.uplink.loss={kind: random, probability: 0.3}",
+    "network.uplink.message_loss={kind: random, probability: 0.3}",
     "devices.straggler={kind: shifted-exponential, mean_factor: 0.5}",
     "devices.availability={kind: periodic, on_s: 3, off_s: 0.5}",
 )

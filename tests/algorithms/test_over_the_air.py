@@ -18,7 +18,7 @@ AIR = (
     "channel.fading={kind: rayleigh, coherence_s: 0.001}",
     "network.uplink.access={kind: over-the-air, symbols_per_slot: 4, cutoff: 0.3, csi_error: 0.05}",
 )
-LOSSY = "network.downlink.loss={kind: random, probability: 0.2}"
+LOSSY = "network.downlink.message_loss={kind: random, probability: 0.2}"
 
 
 def settings_of(algorithm: str, *more: str) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ def test_the_divergence_is_its_integral(order, z, q):
 @given(st.floats(0.05, 50), st.integers(1, 3000), st.sampled_from([1.0, 0.5, 0.01]))
 def test_the_noise_for_an_epsilon_is_the_least(target, rounds, rate):
     """It reaches the target, and a little less does not."""
-    z = fe.noise_for(target, delta=1e-5, rounds=rounds, rate=rate)
+    z = fe.noise_multiplier_for(target, delta=1e-5, rounds=rounds, rate=rate)
 
     assert epsilon(z, delta=1e-5, rounds=rounds, rate=rate) <= target * (1 + 1e-6)
     if z > 0.011:
@@ -82,8 +82,8 @@ def test_bounds_of_the_accountant():
     assert epsilon(1.0, delta=1e-5, rounds=0) == 0
     assert epsilon(0.0, delta=1e-5, rounds=1) == math.inf
     for wrong in ({"delta": 0.0}, {"rounds": 0}, {"rate": 1.5}, {"delta": 1e-10, "rate": 0.5, "accountant": "pld"}):
-        with pytest.raises(FednetError, match=f"noise_for: {next(iter(wrong))} is out of its range"):
-            fe.noise_for(1.0, **{"delta": 1e-5, "rounds": 10, **wrong})
+        with pytest.raises(FednetError, match=f"noise_multiplier_for: {next(iter(wrong))} is out of its range"):
+            fe.noise_multiplier_for(1.0, **{"delta": 1e-5, "rounds": 10, **wrong})
 
 
 def played(name="quickstart", **changes):
@@ -295,7 +295,7 @@ ANALYTIC = [(0.5, 7.031826676), (1, 3.730631635), (2, 1.993812446), (4, 1.081161
 @pytest.mark.parametrize(("eps", "sigma"), ANALYTIC)
 def test_the_noise_of_a_device_is_that_of_the_analytic_gaussian(eps, sigma):
     """For one round at delta 1e-5; rounds add up as those of one Gaussian mechanism, whatever the selection."""
-    assert fe.noise_for(eps, delta=1e-5, rounds=1) == pytest.approx(sigma, rel=1e-6)
+    assert fe.noise_multiplier_for(eps, delta=1e-5, rounds=1) == pytest.approx(sigma, rel=1e-6)
     rule = f"algorithm.aggregation={{kind: local-dp, clip_norm: 1, noise_multiplier: {3 * sigma}}}"
     bound = small_scenario(POISSON, rule, "algorithm.selection=uniform").privacy(9)
     assert bound == pytest.approx((eps, 1e-5), rel=1e-5)
@@ -319,7 +319,7 @@ def test_noise_of_the_devices_is_their_own_and_n_times_dearer():
     "more",
     [
         (),
-        ("network.uplink.loss={kind: random, probability: 0.3}",),
+        ("network.uplink.message_loss={kind: random, probability: 0.3}",),
         ("devices.speed={kind: list, flop_per_s: [1e6, 1e6, 1e6, 10]}", "algorithm.deadline_s=1"),
         ("devices.availability={kind: periodic, on_s: 0.002, off_s: 0.002}",),
     ],
@@ -423,7 +423,7 @@ def test_the_accountant_of_a_run():
     tight, loose = (epsilon(4.0, delta=1e-5, rounds=10, rate=0.5, accountant=how) for how in ("pld", "rdp"))
     assert told[0].startswith(f"10 rounds reveal at most epsilon = {tight:.4g} of a device")
     assert tight < 0.95 * loose
-    least = fe.noise_for(loose, delta=1e-5, rounds=10, rate=0.5, accountant="pld")
+    least = fe.noise_multiplier_for(loose, delta=1e-5, rounds=10, rate=0.5, accountant="pld")
     assert least < 3.9
     assert epsilon(least, delta=1e-5, rounds=10, rate=0.5, accountant="pld") == pytest.approx(loose, rel=1e-5)
     with pytest.raises(ScenarioError, match="epsilon is exact if all devices are invited, got pld; leave it out"):

@@ -139,7 +139,7 @@ def test_what_a_graph_calls_is_pure(algorithm: str, condition: str, monkeypatch:
 NETWORKS = {
     "slow": ("channel.rate.bit_rate_bps=1e5",),
     "unicast": ("network.downlink.mode=unicast",),
-    "losses": ("network.uplink.loss={kind: random, probability: 0.3}",),
+    "losses": ("network.uplink.message_loss={kind: random, probability: 0.3}",),
     "deadline": ("algorithm.deadline_s=0.006",),
     "asynchronous": ("algorithm={kind: fedbuff, buffer_size: 3, lr: 0.1, local_steps: 2, batch_size: 8}",),
     "fast and asynchronous": (

@@ -178,7 +178,8 @@ def test_a_run_is_the_hand_written_loop(kind: str) -> None:
 
 
 def with_optimizer(kind: str, *more: str) -> tuple[str, ...]:
-    return (WORK, f"algorithm.server_optimizer={KINDS[kind]}", "network.uplink.loss={kind: random, probability: 0.3}",
+    return (WORK, f"algorithm.server_optimizer={KINDS[kind]}",
+            "network.uplink.message_loss={kind: random, probability: 0.3}",
             "devices.straggler={kind: shifted-exponential, mean_factor: 0.5}", "stop.rounds=6", *more)  # fmt: skip
 
 
@@ -228,7 +229,7 @@ def test_it_goes_on_from_a_checkpoint(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_rounds_in_which_nothing_arrives_make_no_step(kind: str) -> None:
     """With every upload lost, the model stays bit for bit."""
-    fed, w = final(*with_optimizer(kind, "network.uplink.loss={kind: random, probability: 0.999999}"))
+    fed, w = final(*with_optimizer(kind, "network.uplink.message_loss={kind: random, probability: 0.999999}"))
 
     assert torch.equal(w, fed.task.model.initial())
 

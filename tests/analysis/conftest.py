@@ -22,7 +22,7 @@ def raced(runs: dict[Any, list[dict[str, Any]]], axis: str = "method", target: f
         axis: the name of the axis.
         target: the target of the study.
     """
-    tables, cells = [], []
+    tables, found = [], []
     for level, of_level in runs.items():
         for seed, run in enumerate(of_level):
             steps = np.arange(int(run.get("until", 20)) + 1)
@@ -43,7 +43,7 @@ def raced(runs: dict[Any, list[dict[str, Any]]], axis: str = "method", target: f
                 }
             )
             tables.append(rows)
-            cells.append(
+            found.append(
                 {
                     **keys,
                     "status": run.get("status", "done"),
@@ -51,7 +51,7 @@ def raced(runs: dict[Any, list[dict[str, Any]]], axis: str = "method", target: f
                     **first_reached(rows, [keys["cell"]], "accuracy", target).iloc[0],
                 }
             )
-    table, known = pd.concat(tables, ignore_index=True), pd.DataFrame(cells)
+    table, known = pd.concat(tables, ignore_index=True), pd.DataFrame(found)
     return StudyRecords("race", {axis: list(runs)}, {"accuracy": target}, table, known.assign(device_count=10), ())
 
 

@@ -420,8 +420,8 @@ def test_the_table_and_the_figure_have_the_numbers(raced):
 def test_a_page_ranks_by_every_cost_and_each_data_set_for_itself(raced):
     """Scores on different data say nothing together; what cannot be ranked says why."""
     view = raced({"a": GOOD, "b": SLOW, "c": [{"at": None}] * 8})
-    data = ["x" if cell[0] in "ab" else "y" for cell in view.cells["cell"]]
-    view = replace(view, cells=view.cells.assign(data_set=data))
+    data = ["x" if cell[0] in "ab" else "y" for cell in view.runs["cell"]]
+    view = replace(view, runs=view.runs.assign(data_set=data))
 
     found = list(rankings(view))
 
@@ -470,9 +470,9 @@ def test_a_study_that_cannot_be_ranked_says_why(raced):
         (replace(view, target={}), "the target is missing; give --accuracy 0.9 or --loss 0.3"),
         (raced({"a": [{"at": 5}], "b": [{"at": 5, "seed": 7}]}), "needs a seed that all settings have, got none"),
         (replace(view, evaluations=view.evaluations.assign(accuracy=np.nan)), "accuracy: was not measured"),
-        (replace(view, cells=view.cells[:0], evaluations=view.evaluations), "needs finished runs, got none; sweep it"),
+        (replace(view, runs=view.runs[:0], evaluations=view.evaluations), "needs finished runs, got none; sweep it"),
     ):
         with pytest.raises(FednetError, match=problem):
             rank(broken)
     with pytest.raises(FednetError, match="device-energy: needs the number of devices, got none of a-0"):
-        rank(replace(view, cells=view.cells.drop(columns="device_count")), "device-energy")
+        rank(replace(view, runs=view.runs.drop(columns="device_count")), "device-energy")

@@ -28,7 +28,7 @@ SIX = ("tdma", "ofdma, equal parts of the band", "noma", "shared, at most 2", "s
 
 def study(axes: dict[str, list], speed=lambda **_levels: 1.0, *, seeds: int = 5, rounds: int = 10) -> StudyRecords:
     """A study in which accuracy grows by 0.1 per round, and a round takes 1 s / speed plus what is the seed's."""
-    rows, cells = [], []
+    rows, runs = [], []
     for levels in itertools.product(*axes.values()):
         for seed in range(seeds):
             keys = {**dict(zip(axes, levels, strict=True)), "seed": seed, "cell": f"{levels}{seed}"}
@@ -53,7 +53,7 @@ def study(axes: dict[str, list], speed=lambda **_levels: 1.0, *, seeds: int = 5,
             )
             rows.append(evaluations)
             last = evaluations.iloc[-1][["simulated_s", "total_bit", "energy_j", "loss", "accuracy"]].to_dict()
-            cells.append(
+            runs.append(
                 {
                     **keys,
                     "status": "done",
@@ -62,11 +62,11 @@ def study(axes: dict[str, list], speed=lambda **_levels: 1.0, *, seeds: int = 5,
                 }
             )
     table = pd.concat(rows, ignore_index=True)
-    return StudyRecords("story", axes, {"accuracy": 0.55}, table, pd.DataFrame(cells), ())
+    return StudyRecords("story", axes, {"accuracy": 0.55}, table, pd.DataFrame(runs), ())
 
 
 def test_differences_are_paired_by_seed_and_by_place():
-    """B is twice as fast: 3 s, 3.3 s, ... less to the target at every size; seeds, not cells, are the repetitions."""
+    """B is twice as fast: 3 s, 3.3 s, ... less to the target at every size; seeds, not runs, are the repetitions."""
     view = study({"air": ["a", "b"], "size": [1, 2]}, lambda air, size: 2.0 if air == "b" else 1.0, seeds=6)
     found = compare(view.where({"air": "a"}), view.where({"air": "b"}))
     by = {(difference.where, difference.quantity.title): difference for difference in found}
@@ -87,8 +87,8 @@ def test_differences_are_paired_by_seed_and_by_place():
 def test_pairs_without_the_target_are_said():
     """A run that never reaches the target is counted as such, and its pair is left out."""
     view = study({"air": ["a", "b"]}, lambda air: 2.0 if air == "b" else 1.0)
-    late = (view.cells["air"] == "b") & (view.cells["seed"] < 2)
-    view.cells.loc[late, "time_to_target_s"] = np.nan
+    late = (view.runs["air"] == "b") & (view.runs["seed"] < 2)
+    view.runs.loc[late, "time_to_target_s"] = np.nan
     first, second = view.where({"air": "a"}), view.where({"air": "b"})
 
     text = str(Comparison(("a", "b"), compare(first, second), view.target))
@@ -97,11 +97,11 @@ def test_pairs_without_the_target_are_said():
         "count: with B, accuracy 0.55 is reached 3.9 s sooner than with A (mean -3.9 s)\n"
         "    A 7.8 s, B 3.9 s, pairs: 3\n"
     ) in text
-    view.cells.loc[(view.cells["air"] == "b") & (view.cells["seed"] < 4), "time_to_target_s"] = np.nan
+    view.runs.loc[(view.runs["air"] == "b") & (view.runs["seed"] < 4), "time_to_target_s"] = np.nan
     text = str(Comparison(("a", "b"), compare(view.where({"air": "a"}), view.where({"air": "b"})), view.target))
     assert "on 1 with B, and only 1 seed with both counts: with B, accuracy 0.55 is reached 4.2 s sooner" in text
     assert "than with A on one seed, which does not show how much seeds vary" in text
-    view.cells.loc[view.cells["air"] == "b", "time_to_target_s"] = [6.0, np.nan, np.nan, np.nan, np.nan]
+    view.runs.loc[view.runs["air"] == "b", "time_to_target_s"] = [6.0, np.nan, np.nan, np.nan, np.nan]
     (its,) = [
         each
         for each in compare(view.where({"air": "a"}), view.where({"air": "b"}))
@@ -150,8 +150,8 @@ def test_rounds_are_counted():
 def test_seeds_that_are_missing_somewhere_are_said():
     """All together, only seeds that both sides have in every place count; in its place, what is there does."""
     view = study({"air": ["a", "b"], "size": [1, 2]}, lambda air, size: 2.0 if air == "b" else 1.0)
-    gone = (view.cells["air"] == "b") & (view.cells["size"] == 2) & (view.cells["seed"] == 4)
-    part = replace(view, cells=view.cells[~gone])
+    gone = (view.runs["air"] == "b") & (view.runs["size"] == 2) & (view.runs["seed"] == 4)
+    part = replace(view, runs=view.runs[~gone])
 
     text = str(Comparison(("a", "b"), compare(part.where({"air": "a"}), part.where({"air": "b"})), {}))
 
@@ -175,20 +175,20 @@ def test_a_difference_that_may_be_zero_is_said_to_be_one():
         return {d.quantity.title: sentence(d, names, its.target) for d in found}
 
     view = study({"air": ["a", "b"]})
-    ways = np.where(view.cells["seed"] % 2, 0.01, -0.01) * (view.cells["air"] == "b")
-    view.cells["accuracy"] += ways
+    ways = np.where(view.runs["seed"] % 2, 0.01, -0.01) * (view.runs["air"] == "b")
+    view.runs["accuracy"] += ways
     assert told(view)["final accuracy"] == (
         "with b, the run ends with an accuracy 0.002 lower than with a, on 3 of 5 seeds "
         "(mean -0.002): 5 seeds cannot show it, 6 are the fewest that can"
     )
     nine = study({"air": ["a", "b"]}, seeds=9)
-    nine.cells["accuracy"] += np.where(nine.cells["seed"] % 2, 0.01, -0.01) * (nine.cells["air"] == "b")
+    nine.runs["accuracy"] += np.where(nine.runs["seed"] % 2, 0.01, -0.01) * (nine.runs["air"] == "b")
     assert told(nine)["final accuracy"] == (
         "with b, the run ends with an accuracy 0.001111 lower than with a, on 5 of 9 seeds "
         "(mean -0.001111, 95 % -0.01 to 0.01): the interval includes zero"
     )
 
-    view.cells["accuracy"] += np.where(view.cells["seed"] == 4, 0.01, 0) * (view.cells["air"] == "b")
+    view.runs["accuracy"] += np.where(view.runs["seed"] == 4, 0.01, 0) * (view.runs["air"] == "b")
     assert told(view)["final accuracy"] == "final accuracy is the same with a and b on average"
 
     lone = study({"air": ["a", "b"]}, lambda air: 2.0 if air == "b" else 1.0, seeds=1)
@@ -198,13 +198,13 @@ def test_a_difference_that_may_be_zero_is_said_to_be_one():
 
 
 def test_unlike_sides_are_refused():
-    """An axis on one side only would pair a seed with several cells; different seeds cannot be paired."""
+    """An axis on one side only would pair a seed with several runs; different seeds cannot be paired."""
     view = study({"air": ["a", "b"]})
 
-    with pytest.raises(FednetError, match="several cells for each seed, got the axis air on one side"):
+    with pytest.raises(FednetError, match="several runs for each seed, got the axis air on one side"):
         compare(view, view.where({"air": "a"}))
     other = study({"air": ["a", "b"]})
-    other.cells["seed"] += 10
+    other.runs["seed"] += 10
     with pytest.raises(FednetError, match="nothing to pair, got no common seed"):
         compare(view, other)
 
@@ -213,8 +213,8 @@ def test_another_target_can_be_aimed_at():
     """The way to another accuracy, or to a loss, which is 1 / (1 + round), is read off the evaluations."""
     view = study({"air": ["a"]}, seeds=1)
 
-    assert view.aiming_at(0.8).cells["time_to_target_s"].tolist() == [8.0]
-    assert view.aiming_at(loss=0.25).cells["time_to_target_s"].tolist() == [3.0]
+    assert view.aiming_at(0.8).runs["time_to_target_s"].tolist() == [8.0]
+    assert view.aiming_at(loss=0.25).runs["time_to_target_s"].tolist() == [3.0]
     assert view.aiming_at(loss=0.25).target == {"loss": 0.25}
     assert view.aiming_at() is view
     with pytest.raises(FednetError, match=r"loss: a target has one measure, got 0.5 and accuracy 0.9; leave out one"):
@@ -295,11 +295,11 @@ def test_scores_within_a_budget_are_of_the_last_evaluation_that_it_paid_for():
     """With 4.5 s, of 1 s, 1.1 s, ... a round, seeds 0 and 1 have done four rounds and seed 2 three."""
     part = study({"air": ["a"]}, seeds=3).within("time", 4.5)
 
-    assert part.cells["accuracy"].tolist() == pytest.approx([0.4, 0.4, 0.3])
-    assert part.cells["simulated_s"].tolist() == pytest.approx([4.0, 4.4, 3.6])
+    assert part.runs["accuracy"].tolist() == pytest.approx([0.4, 0.4, 0.3])
+    assert part.runs["simulated_s"].tolist() == pytest.approx([4.0, 4.4, 3.6])
     assert part.evaluations["simulated_s"].max() <= 4.5
     both = study({"air": ["a"]}, seeds=3).within("time", 4.5).within("bits", 3e6)
-    assert both.cells["accuracy"].tolist() == pytest.approx([0.3, 0.3, 0.3])
+    assert both.runs["accuracy"].tolist() == pytest.approx([0.3, 0.3, 0.3])
     with pytest.raises(FednetError, match="no such cost, got 'tim'; did you mean 'time'"):
         part.within("tim", 1.0)
 
@@ -312,9 +312,9 @@ def cyclic(air: str, groups: str) -> float:
 def test_times_are_drawn_over_the_groups_that_were_formed():
     """A line for each way: cycle times 2 s and 8 s at 1 and 4 groups with turns; twice the groups, the other way."""
     view = study({"air": ["tdma", "shared"], "groups": [1, 4]})
-    formed = [cyclic(air, groups) for air, groups in zip(view.cells["air"], view.cells["groups"], strict=True)]
-    view.cells["grouping"], view.cells["groups_formed"], view.cells["cycle_s"] = view.cells["air"], formed, formed
-    view.cells["cycle_s"] *= 2.0
+    formed = [cyclic(air, groups) for air, groups in zip(view.runs["air"], view.runs["groups"], strict=True)]
+    view.runs["grouping"], view.runs["groups_formed"], view.runs["cycle_s"] = view.runs["air"], formed, formed
+    view.runs["cycle_s"] *= 2.0
     figure = groups_figure(view)
     above, below = figure.get_axes()
     drawn = [line.get_xydata().tolist() for line in above.get_lines() if line.get_marker() != "None"]
@@ -328,7 +328,7 @@ def test_groups_are_drawn_only_where_a_way_varied_them():
     view = study({"air": ["tdma", "shared"]})
 
     assert groups_figure(view) is None
-    view.cells["grouping"], view.cells["groups_formed"], view.cells["cycle_s"] = view.cells["air"], 4.0, 1.0
+    view.runs["grouping"], view.runs["groups_formed"], view.runs["cycle_s"] = view.runs["air"], 4.0, 1.0
     assert groups_figure(view) is None
 
 
@@ -371,15 +371,15 @@ def test_cells_have_what_their_series_tell(tmp_path):
             "ended_s": np.arange(1, 5) * 0.5,
         }
     )
-    (tmp_path / "cells" / view.cells["cell"][0]).mkdir(parents=True)
-    turns.to_parquet(tmp_path / "cells" / view.cells["cell"][0] / "cyclic_turns.parquet")
-    view.cells.assign(data_set="digits", device_count=10).to_parquet(tmp_path / "cells.parquet")
+    (tmp_path / "runs" / view.runs["cell"][0]).mkdir(parents=True)
+    turns.to_parquet(tmp_path / "runs" / view.runs["cell"][0] / "cyclic_turns.parquet")
+    view.runs.assign(data_set="digits", device_count=10).to_parquet(tmp_path / "runs.parquet")
     view.evaluations.to_parquet(tmp_path / "study.parquet")
     (tmp_path / "study.json").write_text(json.dumps({"name": "story", "axes": view.axes, "target": {}}))
-    cells = StudyRecords.opened(tmp_path).cells
+    runs = StudyRecords.opened(tmp_path).runs
 
-    assert cells["cycle_s"].tolist() == pytest.approx([2.0, np.nan], nan_ok=True)
-    assert cells["grouping"][0] == "random, tdma"
+    assert runs["cycle_s"].tolist() == pytest.approx([2.0, np.nan], nan_ok=True)
+    assert runs["grouping"][0] == "random, tdma"
 
 
 AXES = {"method": ["aware", "fedavg"], "data": ["a"]}
@@ -396,11 +396,11 @@ def view(tmp_path: Path) -> StudyRecords:
     for method, gain, uploads, pushes in (("aware", 0.2, 2, 10), ("fedavg", 0.1, 5, 0)):
         for seed in (0, 1):
             cell = f"{method}{seed}"
-            (tmp_path / "cells" / cell).mkdir(parents=True)
-            pd.DataFrame({"invited": [uploads] * 4}).to_parquet(tmp_path / "cells" / cell / "rounds.parquet")
+            (tmp_path / "runs" / cell).mkdir(parents=True)
+            pd.DataFrame({"invited": [uploads] * 4}).to_parquet(tmp_path / "runs" / cell / "rounds.parquet")
             if pushes:
                 counted = pd.DataFrame({"d2d_senders": [pushes] * 4})
-                counted.to_parquet(tmp_path / "cells" / cell / "connectivity.parquet")
+                counted.to_parquet(tmp_path / "runs" / cell / "connectivity.parquet")
             rounds = np.arange(5)
             late = seed if method == "fedavg" else 0
             spending = {"total_bit": rounds * 8, "energy_j": rounds * 1.0, "simulated_s": rounds * 1.0}

@@ -10,7 +10,7 @@ from fednet_emu.results.library import data_split
 
 CHANGES = {
     "stop.rounds": 6,
-    "network.uplink.loss": {"kind": "random", "probability": 0.2},
+    "network.uplink.message_loss": {"kind": "random", "probability": 0.2},
     "network.cells": {"kind": "list", "xy_m": [[-150.0, 0.0], [150.0, 0.0]]},
     "devices.mobility": {"kind": "random-direction", "min_speed_m_s": 1, "max_speed_m_s": 3, "mean_leg_s": 20},
 }

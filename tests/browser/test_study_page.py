@@ -90,8 +90,8 @@ def traces(shown, section, meta=None):
 @pytest.mark.parametrize("what", ["study", "runs"])
 def test_it_opens_without_a_complaint_and_asks_nobody(browser, study, page, tmp_path, size, what):
     """Nothing on the console, one address, everything drawn, nothing wider than the window, at two sizes."""
-    cells = sorted((study.folder / "cells").iterdir())[:3]
-    shown = browser.open(page if what == "study" else report(cells, tmp_path / "runs.html"), size)
+    runs = sorted((study.folder / "runs").iterdir())[:3]
+    shown = browser.open(page if what == "study" else report(runs, tmp_path / "runs.html"), size)
     asked, errors = shown.notes()
 
     assert [url.split(":")[0] for url in asked if not url.startswith(("data:", "blob:"))] == ["file"]
@@ -121,15 +121,15 @@ def test_no_column_is_clipped_without_a_word(browser, page):
 
 
 def test_cells_are_those_of_the_table(shown, study):
-    """As many rows as cells, with the numbers of the table, written as the command line writes them."""
-    cells = study.cells
+    """As many rows as runs, with the numbers of the table, written as the command line writes them."""
+    runs = study.runs
 
-    assert column(shown, "cells", "access") == list(cells["access"])
-    assert column(shown, "cells", "status") == list(cells["status"])
-    assert column(shown, "cells", "Time") == [format_seconds(value) for value in cells["simulated_s"]]
-    assert column(shown, "cells", "Bits") == [format_bits(value) for value in cells["total_bit"]]
-    reached = ["" if np.isnan(value) else format_seconds(value) for value in cells["time_to_target_s"]]
-    assert column(shown, "cells", "Time to target") == reached
+    assert column(shown, "runs", "access") == list(runs["access"])
+    assert column(shown, "runs", "status") == list(runs["status"])
+    assert column(shown, "runs", "Time") == [format_seconds(value) for value in runs["simulated_s"]]
+    assert column(shown, "runs", "Bits") == [format_bits(value) for value in runs["total_bit"]]
+    reached = ["" if np.isnan(value) else format_seconds(value) for value in runs["time_to_target_s"]]
+    assert column(shown, "runs", "Time to target") == reached
     assert 0 < reached.count("") < len(reached)
 
 
@@ -146,17 +146,17 @@ def test_the_ranking_is_that_of_the_command(shown, study):
 
 def test_cells_sort_and_filter(shown, study):
     """By time, longest first; the filter keeps one access."""
-    cells = study.cells
-    sort(shown, "cells", "Time")
+    runs = study.runs
+    sort(shown, "runs", "Time")
 
-    assert column(shown, "cells", "Time") == [
-        format_seconds(value) for value in cells["simulated_s"].sort_values(ascending=False)
+    assert column(shown, "runs", "Time") == [
+        format_seconds(value) for value in runs["simulated_s"].sort_values(ascending=False)
     ]
-    shown.driver.find_element("css selector", "#cells input[type=search]").send_keys("ofdma")
+    shown.driver.find_element("css selector", "#runs input[type=search]").send_keys("ofdma")
     shown.js("return new Promise((done) => setTimeout(done, 400))")
-    told = shown.js("return document.querySelector('#cells [role=status]').textContent")
+    told = shown.js("return document.querySelector('#runs [role=status]').textContent")
     assert told.startswith("6 of 6 rows (12 ")
-    assert set(column(shown, "cells", "access")) == {"ofdma"}
+    assert set(column(shown, "runs", "access")) == {"ofdma"}
 
 
 def test_curves_are_means_of_the_evaluations(shown, study):
@@ -203,11 +203,11 @@ def test_curves_can_be_saved(shown, study):
     )
     name, text = shown.js("return window.saved")
     last = [line for line in text.splitlines() if line.startswith('"tdma, fast",5,')]
-    cells = study.cells[(study.cells["access"] == "tdma") & (study.cells["rate"] == "fast")]
+    runs = study.runs[(study.runs["access"] == "tdma") & (study.runs["rate"] == "fast")]
 
     assert name == f"{study.name}-accuracy-rounds.csv"
     assert text.startswith("setting,cost,mean,low,high,runs\n")
-    assert float(last[0].split(",")[3]) == pytest.approx(cells["accuracy"].mean())
+    assert float(last[0].split(",")[3]) == pytest.approx(runs["accuracy"].mean())
 
 
 @pytest.mark.parametrize(("cost", "of"), [("time", "time_to_target_s"), ("bits", "bits_to_target")])
@@ -215,15 +215,15 @@ def test_failures_are_crosses_and_no_bars(shown, study, cost, of):
     """Who reached the target is a point at its cost, who did not is a cross beyond all costs, and said in words."""
     choose(shown, "needed", "Cost", cost)
     reached, means, lost = traces(shown, "needed")
-    known = study.cells[of].dropna()
+    known = study.runs[of].dropna()
     unit = 1e3 if cost == "bits" else 1.0 if known.max() >= 1 else 1e-3
     told = shown.js("return [...document.querySelectorAll('#needed li')].map((each) => each.textContent)")
 
     assert sorted(reached["x"]) == pytest.approx(sorted(known / unit))
     assert means["x"] == pytest.approx(
-        known.groupby([study.cells["access"], study.cells["rate"]], sort=False).mean() / unit
+        known.groupby([study.runs["access"], study.runs["rate"]], sort=False).mean() / unit
     )
-    assert len(lost["x"]) == study.cells[of].isna().sum()
+    assert len(lost["x"]) == study.runs[of].isna().sum()
     assert min(lost["x"]) > max(reached["x"])
     assert shown.js(f"return {TRACES.format('needed')}.some((each) => each.type === 'bar')") is False
     assert "tdma, slow: 0 of 2 runs reached it; 2 runs never got there." in told

@@ -216,7 +216,7 @@ def test_a_plug_in_brings_its_own_references():
 
 
 RUN_FILES = ("manifest.json", "summary.json", "scenario.yaml", "evaluations.parquet", "rounds.parquet")
-STUDY_FILES = ("study.json", "cells.parquet", "study.parquet")
+STUDY_FILES = ("study.json", "runs.parquet", "study.parquet")
 
 
 def without(path: Path) -> None:

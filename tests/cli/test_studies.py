@@ -62,13 +62,13 @@ def swept(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sweeps run their cells in this process: where they run is not what the test claims."""
+    """Sweeps run their runs in this process: where they run is not what the test claims."""
     monkeypatch.setattr(runners, "run_locally", lambda jobs, _workers: runners.run_here(jobs))
 
 
 def tables(out: Path) -> list[bytes]:
     """The two tables of a study, to the byte."""
-    return [(out / name).read_bytes() for name in ("study.parquet", "cells.parquet")]
+    return [(out / name).read_bytes() for name in ("study.parquet", "runs.parquet")]
 
 
 def test_check_says_what_a_study_would_run(study: Path) -> None:
@@ -105,7 +105,7 @@ def test_schema_of_studies() -> None:
 
 
 def done(out: Path) -> dict[Path, int]:
-    manifests = (out / "cells").glob("*/manifest.json")
+    manifests = (out / "runs").glob("*/manifest.json")
     return {path: path.stat().st_mtime_ns for path in manifests if json.loads(path.read_text())["status"] == "done"}
 
 
@@ -172,7 +172,7 @@ def test_timing_only_sweeps_have_totals(study: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert fednet("sweep", str(study), "--out", str(out), "--timing-only", "--quiet").exit_code == 0
 
-    runs = pd.read_parquet(out / "cells.parquet")
+    runs = pd.read_parquet(out / "runs.parquet")
     assert (runs["simulated_s"] > 0).all()
     assert runs["accuracy"].isna().all()
     assert len(pd.read_parquet(out / "study.parquet")) == 0
@@ -195,7 +195,7 @@ def test_plot_draws_a_study(swept: Path, tmp_path: Path) -> None:
     assert names - {"differences"} == costs | targets | {"pareto", "front-energy-time"}
     assert {path.name for path in (tmp_path / "one").iterdir()} == {"loss-bits.png"}
     assert one.exit_code == 0
-    run = str(next((swept / "cells").iterdir()))
+    run = str(next((swept / "runs").iterdir()))
     mixed = fednet("plot", run, str(swept))
     assert mixed.exit_code == 2
     assert "plot: a study cannot be drawn with other folders, got" in mixed.stderr
@@ -224,8 +224,8 @@ def test_figures_are_written_as_asked_for(swept: Path, tmp_path: Path) -> None:
 
 
 def test_a_sweep_ends_with_figures_and_a_table(swept: Path) -> None:
-    """`cells.csv` has the rows of the study, and the figures are beside it."""
-    table, runs = pd.read_csv(swept / "cells.csv"), pd.read_parquet(swept / "cells.parquet")
+    """`runs.csv` has the rows of the study, and the figures are beside it."""
+    table, runs = pd.read_csv(swept / "runs.csv"), pd.read_parquet(swept / "runs.parquet")
 
     assert table["accuracy"].to_numpy() == pytest.approx(runs["accuracy"].to_numpy(), rel=1e-5)
     assert {"accuracy-time.png", "time-to-target.png", "pareto.png"} <= {p.name for p in (swept / "figures").iterdir()}
@@ -234,7 +234,7 @@ def test_a_sweep_ends_with_figures_and_a_table(swept: Path) -> None:
 def test_report_is_about_what_the_folders_hold(swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A study, a run, or several runs overlaid; a study among others, or a folder that is neither, is a mistake."""
     monkeypatch.chdir(tmp_path)
-    runs = [str(run) for run in sorted((swept / "cells").iterdir())[:2]]
+    runs = [str(run) for run in sorted((swept / "runs").iterdir())[:2]]
 
     assert fednet("report", str(swept)).stdout.strip() == str(swept / "report.html")
     assert fednet("report", *runs).stdout.strip() == "report.html"
@@ -264,17 +264,17 @@ def test_a_failed_report_loses_no_sweep(study: Path, tmp_path: Path, monkeypatch
 
     assert result.exit_code == 0
     assert f"no report, the tables are complete: ValueError: no ink\n  again: fednet report {out}" in result.stderr
-    assert len(pd.read_parquet(out / "cells.parquet")) == 6
+    assert len(pd.read_parquet(out / "runs.parquet")) == 6
     assert not (out / "report.html").exists()
 
 
 def test_without_plots_the_table_of_runs_is_written(study: Path, tmp_path: Path) -> None:
-    """`--no-plots` leaves out figures and the report, not `cells.csv`, which is no figure."""
+    """`--no-plots` leaves out figures and the report, not `runs.csv`, which is no figure."""
     out = tmp_path / "out"
     told = fednet("sweep", str(study), "--out", str(out), "--set", "stop.rounds=1", "--timing-only", "--no-plots")
 
     assert told.exit_code == 0
-    assert len(pd.read_csv(out / "cells.csv")) == 6
+    assert len(pd.read_csv(out / "runs.csv")) == 6
     assert not (out / "figures").exists()
 
 
@@ -282,7 +282,7 @@ def test_compare_says_how_much_two_settings_differ(swept: Path) -> None:
     """Two settings of one study, two studies, and two runs can be compared."""
     settings = fednet("compare", str(swept), "--between", "access=tdma", "access=ofdma")
     studies = fednet("compare", str(swept), str(swept))
-    runs = fednet("compare", *map(str, sorted((swept / "cells").iterdir())[:2]), "--accuracy", "0.2")
+    runs = fednet("compare", *map(str, sorted((swept / "runs").iterdir())[:2]), "--accuracy", "0.2")
 
     assert "A: access=tdma\nB: access=ofdma\ntarget: accuracy 0.3\n" in settings.stdout
     assert "\n  time to target: with B, accuracy 0.3 is reached " in settings.stdout
@@ -336,7 +336,7 @@ def test_one_run_of_a_study_is_run_by_its_levels(study: Path, swept: Path, tmp_p
     alone = fednet("run", str(study), "--where", "access=OFDMA", "--seed", "1", "--no-plots", "--out", str(tmp_path))
 
     assert alone.exit_code == 0, alone.output
-    runs = tmp_path, next((swept / "cells").glob("access=ofdma__seed=1__*"))
+    runs = tmp_path, next((swept / "runs").glob("access=ofdma__seed=1__*"))
     one, of_the_sweep = (json.loads((run / "summary.json").read_text()) for run in runs)
     assert one["event_digest"] == of_the_sweep["event_digest"]
     assert one["accuracy"] == of_the_sweep["accuracy"]
@@ -366,10 +366,10 @@ def test_reproduce_refreshes_the_reference(study: Path, tmp_path: Path, monkeypa
     results = [fednet("reproduce", "--minutes", "0.2", "--out", "reference", "--quiet") for _ in range(2)]
 
     assert [result.exit_code for result in results] == [0, 0], results[0].output
-    table = pd.read_csv(tmp_path / "reference/cheap/cells.csv")
+    table = pd.read_csv(tmp_path / "reference/cheap/runs.csv")
     assert table["access"].tolist() == ["tdma", "ofdma"]
     names = {path.name for path in (tmp_path / "reference/cheap").iterdir()}
-    assert names == {"cells.csv", "accuracy-time.png", "pareto.png"}
+    assert names == {"runs.csv", "accuracy-time.png", "pareto.png"}
 
 
 def test_names_in_figures_can_be_changed(swept: Path, tmp_path: Path) -> None:
@@ -385,7 +385,7 @@ def test_names_in_figures_can_be_changed(swept: Path, tmp_path: Path) -> None:
     for arguments, problem in (
         ([str(swept), "--rename", "tmda=x"], "--rename: no axis, level or metric has this name, got 'tmda'; did you"),
         ([str(swept), "--rename", "tdma"], "--rename: expected KEY=TEXT, got 'tdma'; for example tdma=TDMA"),
-        ([str(next((swept / "cells").iterdir())), "--rename", "a=b"], "are for studies, got run folders; leave them"),
+        ([str(next((swept / "runs").iterdir())), "--rename", "a=b"], "are for studies, got run folders; leave them"),
     ):
         result = fednet("plot", *arguments)
         assert result.exit_code == 2

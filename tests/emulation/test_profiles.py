@@ -111,7 +111,7 @@ def test_a_board_that_computes_and_sends_draws_its_idle_power_once():
     assert hard.powers.idle_w[0] == 2.7
     assert law.energy_j(1.0, duration_s=1.0) == pytest.approx(2.4)
     assert sending_w == pytest.approx(2.1)  # 0.1 W of it is radiated
-    assert hard.powers.receive_w(radio)[0] == 0.0  # not known: as idle
+    assert hard.powers.rx_consumption_w(radio)[0] == 0.0  # not known: as idle
 
 
 def test_waiting_for_a_straggler_costs_the_others_their_idle_power():
@@ -161,8 +161,22 @@ def test_a_file_states_every_number_or_that_it_is_not_known(name):
 def test_what_is_only_assumed_says_so(name):
     """Marks that may not be better: power of the phones, of the Nano, speed of the microcontroller."""
     weak = {
-        "phone-2019-mid": {"active_w", "idle_w", "transmit_w", "receive_w", "max_dbm", "amplifier_efficiency"},
-        "phone-2019-high": {"active_w", "idle_w", "transmit_w", "receive_w", "max_dbm", "amplifier_efficiency"},
+        "phone-2019-mid": {
+            "active_w",
+            "idle_w",
+            "tx_consumption_w",
+            "rx_consumption_w",
+            "max_dbm",
+            "amplifier_efficiency",
+        },
+        "phone-2019-high": {
+            "active_w",
+            "idle_w",
+            "tx_consumption_w",
+            "rx_consumption_w",
+            "max_dbm",
+            "amplifier_efficiency",
+        },
         "jetson-nano": {"active_w"},
         "cortex-m4": {"flop_per_s"},
     }
@@ -175,8 +189,14 @@ def test_what_is_only_assumed_says_so(name):
     ("change", "text"),
     [
         ("evidence.active_w: null", "evidence.active_w: is required, got 5.1 without it; give measured, derived"),
-        ("radio: {receive_w: null, transmit_w: null}", "there is no number to judge, got measured; leave it out"),
-        ("idle_w: 5.0", "transmit_w: is the power of the whole device, idle power included, got 4.8 W below idle_w 5"),
+        (
+            "radio: {rx_consumption_w: null, tx_consumption_w: null}",
+            "there is no number to judge, got measured; leave it out",
+        ),
+        (
+            "idle_w: 5.0",
+            "tx_consumption_w: is the power of the whole device, idle power included, got 4.8 W below idle_w 5",
+        ),
         ("compute.flop_per_s: null", "devices.profile.compute.flop_per_s"),
         ("clock_hz: 1e9", "clock_hz: no such setting"),
     ],
@@ -213,7 +233,7 @@ def test_a_speed_may_be_spread_around_that_of_each_profile():
         ("", {"idle": 2.7, "computing": 2.4, "sending": 2.1, "overhead": 0.0}),
         ("channel.device.idle_w=1.5", {"idle": 1.5, "computing": 3.6, "sending": 3.3}),
         ("channel.device.circuit_w=0", {"sending": 10**-0.7}),  # 23 dBm, which the amplifier draws
-        ("channel.device.receive_w=0.3", {"receiving": 0.3}),
+        ("channel.device.rx_consumption_w=0.3", {"receiving": 0.3}),
         ("devices.overhead_s=11.4", {"overhead": 11.4}),
         ("devices.compute_energy={kind: measured, active_w: 4}", {"computing": 1.3}),
         ("devices.profile.idle_w=2", {"idle": 2.0, "computing": 3.1}),
@@ -227,7 +247,7 @@ def test_a_setting_beside_a_profile_wins(setting, expected):
         "idle": hard.powers.idle_w[0],
         "computing": hard.energy[0].energy_j(1.0, 1.0),
         "sending": hard.powers.transmitters(radio)[0].drawn_w(radio.tx_power_w),
-        "receiving": hard.powers.receive_w(radio)[0],
+        "receiving": hard.powers.rx_consumption_w(radio)[0],
         "overhead": hard.overhead_s[0],
     }
 
@@ -394,10 +414,10 @@ def test_a_run_names_its_weakest_evidence_and_what_is_not_known():
     told = "\n".join(notes(small_scenario(MIXED, "devices.speed=null")))
 
     assert "Raspberry Pi 4 B: the weakest evidence is 'derived' (flop_per_s)" in told
-    power = "active_w, idle_w, transmit_w, receive_w, max_dbm, amplifier_efficiency"
+    power = "active_w, idle_w, tx_consumption_w, rx_consumption_w, max_dbm, amplifier_efficiency"
     assert f"Mid-range phone of 2019: the weakest evidence is 'assumed' ({power})" in told
-    assert "Raspberry Pi 4 B: not known, and not counted: overhead_s, receive_w" in told
-    assert "'measured' (active_w, idle_w, transmit_w)" in "\n".join(notes(small_scenario(MIXED)))
+    assert "Raspberry Pi 4 B: not known, and not counted: overhead_s, rx_consumption_w" in told
+    assert "'measured' (active_w, idle_w, tx_consumption_w)" in "\n".join(notes(small_scenario(MIXED)))
 
 
 @pytest.mark.parametrize(
@@ -422,7 +442,7 @@ def test_editors_know_every_way_to_write_a_profile(value, accepted):
 
 def test_what_a_server_expects_of_a_device_holds_its_fixed_time():
     """Expected and planned times are those that computations take; the server itself has no fixed time."""
-    fed = alone("pi-4b", "devices.overhead_s=11.4", "server.flop_per_s=1e6", "devices.frequency.part=0.5")
+    fed = alone("pi-4b", "devices.overhead_s=11.4", "server.flop_per_s=1e6", "devices.cpu_frequency.part=0.5")
     due_s = (11.4 + 1.0) / 0.5
 
     assert fed.processors.expected_s(0, 1.389e10) == pytest.approx(due_s)
@@ -438,7 +458,7 @@ def test_dynamic_energy_falls_with_the_square_of_the_clock():
     law = "devices.compute_energy={kind: cmos, clock_hz: 1e9, flop_per_cycle: 2}"
 
     for part in (1.0, 0.5):
-        fed = alone("pi-4b", law, f"devices.frequency.part={part}", "devices.overhead_s=0")
+        fed = alone("pi-4b", law, f"devices.cpu_frequency.part={part}", "devices.overhead_s=0")
         now_s, spent_j = computed(fed, 2e6)
         assert spent_j - 2.7 * now_s == pytest.approx(1e-4 * part**2)
 
@@ -448,7 +468,7 @@ def test_dynamic_energy_falls_with_the_square_of_the_clock():
     [
         ["devices.speed={kind: fixed, flop_per_s: 1e6}"],
         ["devices.speed={kind: log-normal, median_flop_per_s: 1e6, sigma: 0.5}", "devices.overhead_s=0.02"],
-        ["devices.speed={kind: list, flop_per_s: [1e6, 2e6, 3e6, 4e6]}", "devices.frequency.part=0.5"],
+        ["devices.speed={kind: list, flop_per_s: [1e6, 2e6, 3e6, 4e6]}", "devices.cpu_frequency.part=0.5"],
         ["devices.speed=null", "devices.profile={pi-4b: 0.5, phone-2019-mid: 0.5}"],
         ["devices.straggler={kind: log-normal, sigma: 1}", "devices.overhead_s=0.02"],
     ],

@@ -287,8 +287,8 @@ def test_a_battery_that_nothing_empties_changes_no_energy():
         (("devices.profile=pi-4b", "channel.device.profile=esp32"), 0.572, 0.322),
         (("channel.device.profile=esp32", "channel.device.circuit_w=0"), 0.0629, 0.322),
         (("channel.device.profile=esp32", "channel.device.amplifier_efficiency=0.1"), 0.7085, 0.322),
-        (("channel.device.profile=esp32", "channel.device.receive_w=0.1"), 0.572, 0.1),
-        (("channel.device.profile={include: esp32, receive_w: 0.2}",), 0.572, 0.2),
+        (("channel.device.profile=esp32", "channel.device.rx_consumption_w=0.1"), 0.572, 0.1),
+        (("channel.device.profile={include: esp32, rx_consumption_w: 0.2}",), 0.572, 0.2),
         (("channel.device.profile=phone-lte-2020",), 0.54, 0.36),
         (("channel.device.profile=phone-lte-2020", "channel.device.circuit_w=1"), 1.01995, 0.36),
         (("channel.device.profile=phone-lte-2020", "channel.device.amplifier_efficiency=0.02"), 0.9976, 0.36),
@@ -302,13 +302,13 @@ def test_a_setting_beside_a_radio_wins_and_a_radio_over_the_device(settings, sen
 
     drawn_w = hard.powers.transmitters(radio)[0].drawn_w(radio.tx_power_w)
     assert drawn_w == pytest.approx(sending_w, rel=1e-3)
-    assert hard.powers.receive_w(radio)[0] == receiving_w
+    assert hard.powers.rx_consumption_w(radio)[0] == receiving_w
 
 
 def test_the_energy_of_a_bit_can_be_set_without_a_profile():
     """It wins over that of a profile, too."""
     for more in ((), (LTE,)):
-        settings = ("channel.device.transmit_j_per_bit=1e-6", "channel.device.receive_j_per_bit=2e-6")
+        settings = ("channel.device.tx_j_per_bit=1e-6", "channel.device.rx_j_per_bit=2e-6")
         fed = small_federation(*more, *settings)
         sent(fed, MBIT)
         sent(fed, MBIT, down=True)
@@ -319,8 +319,8 @@ def test_the_energy_of_a_bit_can_be_set_without_a_profile():
 
 def test_plans_with_a_limit_of_energy_count_the_bits():
     """An upload of 320 bit at 1e-3 J each is 0.32 J: under a limit of 0.3 J nobody may send, under 0.4 J all may."""
-    planner = "network.uplink.access={kind: planned, planner: {kind: resource-blocks, blocks: 4, energy_j: %s}}"
-    shannon = ("channel.rate=shannon", "channel.device.transmit_j_per_bit=1e-3", "stop.rounds=1")
+    planner = "network.uplink.access={kind: planned, planner: {kind: resource-blocks, blocks: 4, max_energy_j: %s}}"
+    shannon = ("channel.rate=shannon", "channel.device.tx_j_per_bit=1e-3", "stop.rounds=1")
 
     with pytest.warns(UserWarning, match="lets none of the 4 devices of round 1 upload"):
         none = run_small(planner % 0.3, *shannon, timing_only=True)
@@ -355,11 +355,11 @@ def test_a_run_names_the_evidence_of_its_radios():
     told = "\n".join(notes(small_scenario(*given)))
 
     assert (
-        "LTE of a phone of 2020: the weakest evidence is 'derived' (transmit_w, receive_w, transmit_j_per_bit, "
-        "receive_j_per_bit)" in told
+        "LTE of a phone of 2020: the weakest evidence is 'derived' (tx_consumption_w, rx_consumption_w, tx_j_per_bit, "
+        "rx_j_per_bit)" in told
     )
     assert "Macro base station: the weakest evidence is 'recalled' (idle_w)" in told
-    assert "'derived' (receive_w, transmit_j_per_bit, receive_j_per_bit)" in "\n".join(
+    assert "'derived' (rx_consumption_w, tx_j_per_bit, rx_j_per_bit)" in "\n".join(
         notes(small_scenario(LTE, "channel.device.circuit_w=0.1"))
     )
 
@@ -397,16 +397,19 @@ def test_more_radiated_power_than_a_profile_holds_for_is_said(settings, told):
             "is the profile of a station, got Pico base station; give it as channel.",
         ),
         ("channel.base_station.profile=esp32", "is the profile of a radio, got ESP32 Wi-Fi; give it as channel.device"),
-        ("channel.device.profile={include: esp32, transmit_w: 1}", "holds the amplifier and what circuit_w is, got 1"),
+        (
+            "channel.device.profile={include: esp32, tx_consumption_w: 1}",
+            "holds the amplifier and what circuit_w is, got 1",
+        ),
         ("channel.device.profile={include: phone-lte-2020, max_dbm: 23}", "evidence.max_dbm: is required, got 23"),
         ("channel.base_station.profile={include: earth-pico, idle_w: null}", "evidence.idle_w: there is no number to"),
     ],
 )
 def test_a_profile_in_the_wrong_place_or_that_cannot_be_is_refused(setting, text):
     """In one sentence, which says where it belongs."""
-    marked = "channel.device.profile.evidence.transmit_w=assumed"
+    marked = "channel.device.profile.evidence.tx_consumption_w=assumed"
     with pytest.raises(ScenarioError) as refused:
-        small_scenario(setting, *((marked,) if "transmit_w: 1" in setting else ()))
+        small_scenario(setting, *((marked,) if "tx_consumption_w: 1" in setting else ()))
 
     assert len(refused.value.problems) == 1
     assert text in str(refused.value)

@@ -17,7 +17,7 @@ from fednet_emu.records.folder import LEARNING, STAGED, RunFolder
 from fednet_emu.testing import small_federation, small_scenario
 from tests.learning.graph.memory import Memory
 
-CHANGES = ("stop.rounds=8", "evaluation.every_rounds=2", "network.uplink.loss={kind: random, probability: 0.3}")
+CHANGES = ("stop.rounds=8", "evaluation.every_rounds=2", "network.uplink.message_loss={kind: random, probability: 0.3}")
 
 
 class Interruption:

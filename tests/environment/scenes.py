@@ -27,7 +27,7 @@ SCENES = {
         FADING,
         "algorithm.deadline_s=0.02",
         "algorithm.retries=1",
-        "network.uplink.loss={kind: random, probability: 0.3}",
+        "network.uplink.message_loss={kind: random, probability: 0.3}",
         "network.downlink.mode=unicast",
     ),
     "moving": (FADING, "devices.mobility={kind: random-waypoint, min_speed_m_s: 10, max_speed_m_s: 40}"),

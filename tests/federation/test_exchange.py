@@ -13,7 +13,7 @@ from fednet_emu.testing import small_federation
 
 PLAN = SgdPlan(lr=0.1, steps=2, batch_size=8)
 MODEL_S, STEP_S = 320e-6, 720e-6
-LOST = "network.uplink.loss={kind: random, probability: 0.999999}"
+LOST = "network.uplink.message_loss={kind: random, probability: 0.999999}"
 UNICAST = "network.downlink.mode=unicast"
 
 
@@ -157,7 +157,7 @@ def test_a_lost_reply_is_sent_again_at_once() -> None:
 
 def test_messages_are_sent_again_in_both_directions_while_patience_lasts() -> None:
     """Attempts of 1 us or less begin after 0, 1 and 3 ms, pauses doubling; with 3 ms of patience no fourth."""
-    down = "network.downlink.loss={kind: random, probability: 0.999999}"
+    down = "network.downlink.message_loss={kind: random, probability: 0.999999}"
     for loss, kind in ((down, "downlink"), (LOST, "uplink")):
         fed = small_federation(loss, "devices.count=1", "algorithm.cohort=1")
 

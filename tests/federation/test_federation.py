@@ -291,7 +291,7 @@ def test_a_deadlock_tells_who_is_missing_and_what_was_lost() -> None:
         yield inbox.collect(at_least=1, including={3})
 
     with pytest.raises(Deadlock) as caught:
-        play(flow, "network.uplink.loss={kind: random, probability: 0.999999}")
+        play(flow, "network.uplink.message_loss={kind: random, probability: 0.999999}")
 
     assert str(caught.value) == (
         "deadlock at t=0.002 s: run waits for 1 arrivals in the inbox, which holds 0; dev-3 must be among them; "
@@ -314,10 +314,10 @@ def test_a_deadlock_tells_lost_broadcasts_too() -> None:
         yield inbox.collect(at_least=3)
 
     with pytest.raises(Deadlock, match=r"downlink server to dev-0 at t=0\.001 s \(erased\), downlink server to dev-1"):
-        play(flow, "network.downlink.loss={kind: random, probability: 0.999999}")
+        play(flow, "network.downlink.message_loss={kind: random, probability: 0.999999}")
 
 
-@pytest.mark.parametrize("changes", [(), ("network.uplink.loss={kind: random, probability: 0.5}",)])
+@pytest.mark.parametrize("changes", [(), ("network.uplink.message_loss={kind: random, probability: 0.5}",)])
 def test_a_deadline_that_nobody_meets_is_named(changes: tuple[str, ...]) -> None:
     """Rounds that take a nanosecond each and bring nothing end after a thousand, with the setting and its value."""
     classes = ("data={kind: synthetic, features: 4, classes: 2, n_samples: 80, n_test: 20}", "model=softmax")
@@ -329,7 +329,7 @@ def test_a_deadline_that_nobody_meets_is_named(changes: tuple[str, ...]) -> None
 
 def test_rounds_that_bring_something_now_and_then_go_on() -> None:
     """Only rounds in a row count: with nine of ten updates lost a run of a thousand rounds comes to its end."""
-    lossy = ("network.uplink.loss={kind: random, probability: 0.9}", "algorithm.cohort=1", "stop.rounds=1200")
+    lossy = ("network.uplink.message_loss={kind: random, probability: 0.9}", "algorithm.cohort=1", "stop.rounds=1200")
     fed = run_small(*lossy, timing_only=True)
 
     assert (fed.ledger.rounds.column("arrived") == 0).sum() > 1000
@@ -355,7 +355,7 @@ class Cheat:
     [
         (
             "train",
-            ["network.downlink.loss={kind: random, probability: 0.999}"],
+            ["network.downlink.message_loss={kind: random, probability: 0.999}"],
             "computations start before their input",
         ),
         ("pass on", [], "transfers are asked for before their payload is there"),

@@ -93,7 +93,7 @@ def test_trained_rounds_are_those_of_events_to_the_last_bit(played, name):
     assert rounds >= 3
 
 
-ACCESS = ("tdma", "ofdma", "noma", "{kind: full-reuse, threshold_db: -20}")
+ACCESS = ("tdma", "ofdma", "noma", "{kind: full-reuse, sinr_threshold_db: -20}")
 SPEEDS = (
     "devices.speed={kind: log-normal, median_flop_per_s: 1e6, sigma: 0.6}",
     "devices.speed={kind: fixed, flop_per_s: 1e6}",
@@ -101,7 +101,7 @@ SPEEDS = (
 MORE = (
     "devices.straggler={kind: shifted-exponential, mean_factor: 1.0}",
     "devices.profile=pi-4b",
-    "channel.device={transmit_j_per_bit: 1e-7, receive_j_per_bit: 1e-8}",
+    "channel.device={tx_j_per_bit: 1e-7, rx_j_per_bit: 1e-8}",
     "network.power_control={kind: target-snr, target_snr_db: 20}",
     "algorithm.selection={kind: oort}",
     "stop={rounds: 4, simulated_s: 0.02}",
@@ -109,7 +109,7 @@ MORE = (
     "network.uplink.timeout_s=0.05",
     "channel.device.tx_power_dbm=-5",
     "algorithm.local_steps=3",
-    "network.uplink.loss={kind: random, probability: 0.4}",
+    "network.uplink.message_loss={kind: random, probability: 0.4}",
     "algorithm.deadline_s=0.01",
     "algorithm.deadline_s=0.1",
     "algorithm.deadline_s=1",
@@ -151,8 +151,8 @@ def test_most_drawn_worlds_are_played_as_arrays(played):
 
 
 APART = {
-    "network.uplink.loss={kind: random, probability: 0.4}; algorithm.retries=1": "are sent again",
-    "network.downlink.loss={kind: random, probability: 0.4}": "is unicast, or its messages may be lost",
+    "network.uplink.message_loss={kind: random, probability: 0.4}; algorithm.retries=1": "are sent again",
+    "network.downlink.message_loss={kind: random, probability: 0.4}": "is unicast, or its messages may be lost",
     "network.transport={kind: tcp}": "messages may be lost or late",
     "devices.availability={kind: periodic, on_s: 1.0, off_s: 1.0}": "devices may be absent",
     "devices.mobility={kind: random-waypoint}": "messages may be lost or late",
@@ -160,7 +160,7 @@ APART = {
     "network.uplink.compression={kind: top-k, share: 0.1}": "messages are compressed",
     "network.downlink.mode=unicast": "is unicast",
     "evaluation.every_s=0.01": "timed evaluations",
-    "devices.frequency={within_s: 0.1, min_part: 0.1}": "",
+    "devices.cpu_frequency={within_s: 0.1, min_part: 0.1}": "",
 }
 
 
@@ -186,13 +186,16 @@ SPECIAL = {
     "several computations in one exchange": (STRAGGLERS, LAW % ("ditto", ", pull: 0.1")),
     "a battery that ends": (
         "devices.battery={capacity_j: 0.0003}",
-        "channel.device={receive_w: 0.2, idle_w: 0.01}",
+        "channel.device={rx_consumption_w: 0.2, idle_w: 0.01}",
         "stop={rounds: 4, simulated_s: 5}",
     ),
     "outages": ("channel.rate={kind: fixed, bit_rate_bps: 1e6, threshold_db: 20}", "devices.placement.radius_m=400"),
     "uploads that are sent again": ("network.uplink.timeout_s=0.001", "algorithm.retries=3"),
     "uploads that are sent again for some time": ("network.uplink.timeout_s=0.001", LAW % ("afl", ", lr_lambda: 0.1")),
-    "uploads that are lost": ("network.uplink.loss={kind: random, probability: 0.4}", "algorithm.deadline_s=10"),
+    "uploads that are lost": (
+        "network.uplink.message_loss={kind: random, probability: 0.4}",
+        "algorithm.deadline_s=10",
+    ),
     "edge of reach": (
         "channel.device.tx_power_dbm=-20",
         "devices.placement.radius_m=400",

@@ -17,7 +17,7 @@ from fednet_emu.records.laws import verify
 from fednet_emu.testing import small_federation, small_scenario
 
 MODEL_S = 320e-6
-LOSSY = "network.uplink.loss={kind: random, probability: 0.999999}"
+LOSSY = "network.uplink.message_loss={kind: random, probability: 0.999999}"
 
 
 class Foreseen(Windows):

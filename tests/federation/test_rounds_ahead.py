@@ -58,7 +58,7 @@ def test_a_wavefront_begins_before_the_next_round_and_ends_after_it() -> None:
 
 def test_only_models_that_somebody_refers_to_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     """Uploads that are lost train nothing, and the numbers are those of a run that computes when it is read."""
-    lossy = "network.uplink.loss={kind: random, probability: 0.3}"
+    lossy = "network.uplink.message_loss={kind: random, probability: 0.3}"
     fed, algorithm, log = federation(lossy)
     ahead = fed.graph.read(fed.run(algorithm))
     begun = sum(len(jobs) for what, _, jobs in log if what == "begin")

@@ -65,7 +65,7 @@ def test_a_round_never_holds_all_its_models(name: str, every_rounds: int) -> Non
 @pytest.mark.parametrize("name", ROUNDS)
 def test_a_resumed_run_trains_nothing_again(name: str) -> None:
     """A checkpoint has no model that was added to a sum, and the run that goes on from it does not miss them."""
-    settings = (*TWELVE, f"algorithm={ROUNDS[name]}", "network.uplink.loss={kind: random, probability: 0.2}")
+    settings = (*TWELVE, f"algorithm={ROUNDS[name]}", "network.uplink.message_loss={kind: random, probability: 0.2}")
     algorithm = small_scenario(*settings).algorithm
     whole, cut, resumed = (small_federation(*settings) for _ in range(3))
 

@@ -340,7 +340,7 @@ def test_devices_without_a_block_are_not_asked():
 def test_a_plan_that_nobody_fits_into_is_told_once():
     """No upload is short enough: nobody is asked in any round, and a warning says why, once."""
     with pytest.warns(UserWarning, match="the planner resource-blocks lets none of the 4 devices of round 1") as told:
-        fed = run_small(*planned("{kind: resource-blocks, upload_s: 1.0e-9}"))
+        fed = run_small(*planned("{kind: resource-blocks, max_upload_s: 1.0e-9}"))
 
     assert fed.ledger.frame("rounds")["invited"].tolist() == [0, 0, 0]
     assert len(told) == 1
@@ -363,7 +363,7 @@ SPARE = "network.uplink.access.unused_bandwidth"
 
 def test_clocks_scale_time_and_energy():
     """Half the clock takes twice the time and a quarter of the energy of every computation."""
-    full, half = (run_small(f"devices.frequency.part={part}").ledger.frame("computes") for part in (1.0, 0.5))
+    full, half = (run_small(f"devices.cpu_frequency.part={part}").ledger.frame("computes") for part in (1.0, 0.5))
 
     assert (half["ended_s"] - half["started_s"]).to_numpy() == pytest.approx(
         2 * (full["ended_s"] - full["started_s"]).to_numpy()
@@ -382,16 +382,16 @@ def test_the_slowest_clock_in_time_is_chosen():
     """720 us of work within 1.8 ms runs at f = C D / T, 0.4 of the clock; within 1 s at the lowest."""
     full = run_small().ledger.frame("computes")["energy_j"].to_numpy()
     for within_s, part in ((0.0018, 0.4), (1.0, 0.1), (0.0001, 1.0)):
-        computes = run_small(f"devices.frequency.within_s={within_s}").ledger.frame("computes")
+        computes = run_small(f"devices.cpu_frequency.within_s={within_s}").ledger.frame("computes")
 
         assert (computes["ended_s"] - computes["started_s"]).to_numpy() == pytest.approx(720e-6 / part)
-        assert expected_s(f"devices.frequency.within_s={within_s}") == pytest.approx(720e-6 / part)
+        assert expected_s(f"devices.cpu_frequency.within_s={within_s}") == pytest.approx(720e-6 / part)
         assert computes["energy_j"].to_numpy() == pytest.approx(full * part**2)
 
 
 def test_a_clock_of_one_changes_nothing():
     """The default has the digest of a scenario that says nothing."""
-    assert run_small("devices.frequency={part: 1.0}").ledger.event_digest() == run_small().ledger.event_digest()
+    assert run_small("devices.cpu_frequency={part: 1.0}").ledger.event_digest() == run_small().ledger.event_digest()
 
 
 @pytest.mark.parametrize(

@@ -176,8 +176,8 @@ def test_without_losses_it_is_federated_averaging(rule):
 
 FAULTS = {
     "loss": (
-        "network.uplink.loss={kind: random, probability: 0.1}",
-        "network.downlink.loss={kind: random, probability: 0.05}",
+        "network.uplink.message_loss={kind: random, probability: 0.1}",
+        "network.downlink.message_loss={kind: random, probability: 0.05}",
     ),
     "a deadline": ("devices.speed={kind: list, flop_per_s: [1e6, 1e6, 1e6, 10]}", "algorithm.deadline_s=1"),
     "departures": ("devices.availability={kind: periodic, on_s: 0.03, off_s: 0.01}",),

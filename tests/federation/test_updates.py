@@ -27,7 +27,7 @@ from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.small import ALGORITHM_SETTINGS, resumed_every_round, settings_of
 
 UP, DOWN = "network.uplink.compression=", "network.downlink.compression="
-LOSSY = "network.uplink.loss={kind: random, probability: 0.4}"
+LOSSY = "network.uplink.message_loss={kind: random, probability: 0.4}"
 SCHEMES = {
     "qsgd": "{kind: qsgd, levels: 3}",
     "elias": "{kind: qsgd, levels: 1, coding: elias}",

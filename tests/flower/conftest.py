@@ -81,7 +81,7 @@ def write_app(tmp_path: Path) -> WriteApp:
 
 LOSSES = {
     "no loss": {},
-    "10 % loss": {way: {"loss": {"kind": "random", "probability": 0.1}} for way in ("uplink", "downlink")},
+    "10 % loss": {way: {"message_loss": {"kind": "random", "probability": 0.1}} for way in ("uplink", "downlink")},
 }
 
 

@@ -80,7 +80,7 @@ def test_it_repeats(write_app):
 def test_lost_replies_are_failures(write_app):
     """The strategy goes on with those that came."""
     scenario = classic(write_app, fraction_evaluate=0.0)
-    scenario["network"] = {"uplink": {"loss": {"kind": "random", "probability": 0.4}}}
+    scenario["network"] = {"uplink": {"message_loss": {"kind": "random", "probability": 0.4}}}
     run = fe.run(scenario, seed=1, **FAST)
 
     assert 0 < run.rounds.arrived.sum() < 12

@@ -55,7 +55,7 @@ def test_the_baseline_fedprox(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     few = {"num-server-rounds": 2, "min-available-clients": 10, "fraction-fit": 1.0, "local-epochs": 1}
     settings = [f"algorithm.run_config.algorithm.{key}={value}" for key, value in few.items()]
-    lossy = [f"network.uplink.loss.{key}" for key in ("kind=random", "probability=0.3")]
+    lossy = [f"network.uplink.message_loss.{key}" for key in ("kind=random", "probability=0.3")]
     run = published("baselines/fedprox", "devices.count=10", *settings, *lossy)
 
     assert run.summary["status"] == "done"

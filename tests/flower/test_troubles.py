@@ -19,7 +19,7 @@ pytest.importorskip("flwr", reason="flwr is not installed; make test-flower inst
 
 FAST = {"progress": False}
 NO_EVALUATION = {"fraction_evaluate": 0.0, "min_evaluate_nodes": 0}  # older versions need both
-LOSSY = {"network": {"uplink": {"loss": {"kind": "random", "probability": 0.4}}}}
+LOSSY = {"network": {"uplink": {"message_loss": {"kind": "random", "probability": 0.4}}}}
 
 
 def logged(caplog):
@@ -522,5 +522,5 @@ def test_a_study_has_apps_beside_our_algorithms(write_app, tmp_path):
     grid = {"method": {"ours": {**ours, **small}, "theirs": {**theirs, **small}}}
     study = fe.sweep("quickstart", grid=grid, seeds=1, out=tmp_path / "study", workers=1, progress=False)
 
-    assert study.cells.status.tolist() == ["done", "done"]
-    assert study.cells.rounds.tolist() == [2, 2]
+    assert study.runs.status.tolist() == ["done", "done"]
+    assert study.runs.rounds.tolist() == [2, 2]

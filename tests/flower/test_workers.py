@@ -84,8 +84,8 @@ POLLING = """
 """Asynchronous learning, in which one device gets two messages at first."""
 
 WORLDS = {
-    "loss": {"uplink": {"loss": {"kind": "random", "probability": 0.3}}},
-    "unicast": {"downlink": {"mode": "unicast", "loss": {"kind": "random", "probability": 0.2}}},
+    "loss": {"uplink": {"message_loss": {"kind": "random", "probability": 0.3}}},
+    "unicast": {"downlink": {"mode": "unicast", "message_loss": {"kind": "random", "probability": 0.2}}},
     "polling": {},
 }
 
@@ -154,9 +154,9 @@ def test_cells_of_a_sweep_train_in_their_own_processes(write_app):
     app = write_app(client=LEARNING.replace("PIDS", "False"))
     study = fe.sweep(on_small(app, work={}), grid={"training.workers": [1, 2]}, seeds=1, workers=2, progress=False)
 
-    assert study.cells["status"].tolist() == ["done", "done"]
+    assert study.runs["status"].tolist() == ["done", "done"]
     for column in ("simulated_s", "uplink_bit", "energy_j", "accuracy"):
-        assert study.cells[column].nunique() == 1, column
+        assert study.runs[column].nunique() == 1, column
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -60,7 +60,7 @@ def test_most_of_what_a_scenario_can_say_is_played() -> None:
         ({"network.uplink.access": "lora", "channel.bandwidth_hz": 125e3}, ["network.uplink.access"]),
         ({"network.uplink.idle": "rrc"}, ["network.uplink.idle"]),
         ({"network.transport": "udp"}, ["network.transport"]),
-        ({"network.downlink.loss": {"kind": "random", "probability": 0.1}}, ["network.downlink.loss"]),
+        ({"network.downlink.message_loss": {"kind": "random", "probability": 0.1}}, ["network.downlink.message_loss"]),
         ({"channel.rate": {"kind": "fixed", "bit_rate_bps": 1e6, "threshold_db": 3}}, ["channel.rate"]),
     ],
 )
@@ -159,7 +159,7 @@ def test_the_energy_of_a_message_follows_the_share_of_the_power() -> None:
 
 def test_a_download_is_predicted_on_the_downlink() -> None:
     """From the server to its device, at the downlink's rate; the receiver's energy is that of its time on the air."""
-    listens: dict[str, Any] = {"way": "downlink", "radio": {"receive_w": 0.75, "idle_w": 0.0}}
+    listens: dict[str, Any] = {"way": "downlink", "radio": {"rx_consumption_w": 0.75, "idle_w": 0.0}}
     fed, scenario = world("tdma", **listens), cell("tdma", **listens)
     band, links = fed.network.downlink.band, fed.network.downlink.links.now()
     size_bit = 8 * (100_000 + 52 * 70)

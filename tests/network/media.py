@@ -91,7 +91,7 @@ def medium_of(
     timeout_s: float | None = 3600.0,
     loss: Loss | None = None,
     drawn_w: float = 0.2,
-    receive_w: float = 0.0,
+    rx_consumption_w: float = 0.0,
     radios: Radios | None = None,
     cells: int = 1,
     connections: Connections | None = None,
@@ -102,11 +102,11 @@ def medium_of(
     **of_band: Any,
 ) -> Medium:
     """A medium over 1 MHz, without fading, loss and delays unless these are given."""
-    settings: dict[str, Any] = {"access": access, "loss": loss or NoLoss(), "timeout_s": timeout_s}
+    settings: dict[str, Any] = {"access": access, "message_loss": loss or NoLoss(), "timeout_s": timeout_s}
     if way != "uplink":
         settings["mode"] = "broadcast" if multicast else "unicast"
     band = Band.of(of_band.pop("bandwidth_hz", 1e6), law, fading or NoFading(), key, **of_band)
-    receivers = PerDevice((receive_w,), bytes(devices)) if receive_w else None
+    receivers = PerDevice((rx_consumption_w,), bytes(devices)) if rx_consumption_w else None
     chosen, there = WAYS[way].model_construct(**settings), presence or Presence(Always(), 0, devices)
     ledger = ledger or Ledger()
     use = access.use(band, links, cells, devices)._replace(before=before, after=after)
@@ -118,7 +118,7 @@ def medium_of(
         chosen,
         use,
         links,
-        radios or PlainRadios(full_w=drawn_w, receive_w=receivers),
+        radios or PlainRadios(full_w=drawn_w, rx_consumption_w=receivers),
         loss_key=77,
         cells=cells,
         hands_over=hands_over,

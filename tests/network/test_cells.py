@@ -372,7 +372,7 @@ def test_the_end_of_the_run_stops_everything() -> None:
 
 def test_losses_have_their_probability_and_cost_as_much() -> None:
     """Of 2000 messages a quarter is lost, within five standard deviations, each line for itself."""
-    world = WorldBackhaul(rate_bps=1e6, loss={"kind": "random", "probability": 0.25})
+    world = WorldBackhaul(rate_bps=1e6, message_loss={"kind": "random", "probability": 0.25})
     ends_s = world.play(*[(0, edge, True, 1000) for edge in range(2) for _ in range(1000)])
     lost = [end_s is None for end_s in ends_s]
 
@@ -384,7 +384,7 @@ def test_losses_have_their_probability_and_cost_as_much() -> None:
 
 def test_losses_of_both_directions_of_an_edge_server_are_independent() -> None:
     """Of 2000 pairs, each half lost, about a quarter loses both, within five standard deviations."""
-    world = WorldBackhaul(loss={"kind": "random", "probability": 0.5})
+    world = WorldBackhaul(message_loss={"kind": "random", "probability": 0.5})
     ends_s = world.play(*[(0, 0, up, 1000) for up in (True, False) for _ in range(2000)])
     both = sum(up is None and down is None for up, down in zip(ends_s[:2000], ends_s[2000:], strict=True))
 

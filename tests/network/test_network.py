@@ -82,7 +82,7 @@ def test_each_sender_pays_for_its_own_radio():
 
 def test_devices_pay_for_what_they_receive():
     """At 0.3 W for a second: each receiver of a downlink or a sidelink, and not the base station of an uplink."""
-    radio = {"device": {**DEVICE, "receive_w": 0.3}}
+    radio = {"device": {**DEVICE, "rx_consumption_w": 0.3}}
     network = wire(sidelink=Sidelink(channel=channel(**radio)), **radio)
     network.uplink.send(0, SERVER, Message("x", MBIT, 0))
     network.sidelink.send(2, 3, Message("z", MBIT, 2))

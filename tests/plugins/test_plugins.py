@@ -295,7 +295,7 @@ def test_a_transport_is_a_file_and_an_entry_point():
 def test_a_fault_is_a_file_and_an_entry_point():
     """The model is there after 320 us and trained after 1.04 ms; of uploads in turns the second meets the storm."""
     storm = {"kind": "storm", "from_s": 1.5e-3, "to_s": 2.1e-3}
-    run = fe.run(MAPPING, settings={"network.uplink.loss": storm, "stop.rounds": 1})
+    run = fe.run(MAPPING, settings={"network.uplink.message_loss": storm, "stop.rounds": 1})
     sent = run.table("transfers")
     uploads = sent[sent["direction"] == "uplink"]
 

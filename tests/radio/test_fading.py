@@ -193,7 +193,7 @@ def test_every_kind_of_fading_has_claims_here():
 
 MIDPOINTS_SELECTIVE = (np.arange(100_000) + 0.5) / 100_000
 CHANNEL = {"carrier_hz": 3.5e9, "bandwidth_hz": 20e6, "path_loss": {"kind": "log-distance", "exponent": 3}}
-LAWS_SELECTIVE = [Shannon(), NrBlocks(blocks=51)]
+LAWS_SELECTIVE = [Shannon(), NrBlocks(resource_blocks=51)]
 
 
 def channel(**change):

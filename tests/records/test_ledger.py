@@ -22,7 +22,7 @@ from fednet_emu.records import table as module
 from fednet_emu.records.ledger import SEVERAL, TABLES, Ledger
 from fednet_emu.records.reasons import CODE, MEANINGS, REASONS
 from fednet_emu.records.rows import KINDS
-from fednet_emu.records.summaries import asking, idle_s, jain, losses_in_words, messages, recent_losses
+from fednet_emu.records.summaries import idle_s, invitations, jain, losses_in_words, messages, recent_losses
 from fednet_emu.records.table import Column, Table
 from fednet_emu.scenario.document import from_text
 from fednet_emu.testing import SMALL, small_scenario
@@ -389,8 +389,8 @@ def test_jains_index() -> None:
 
 def test_those_never_asked_count() -> None:
     """Two of four devices asked alike: half of them, and an index of a half; nothing is said of nothing."""
-    assert asking({1: 4, 3: 4}, 4) == {"asked_jain": 0.5, "asked_share": 0.5}
-    assert asking({}, 4) == {"asked_jain": None, "asked_share": None}
+    assert invitations({1: 4, 3: 4}, 4) == {"invited_jain": 0.5, "invited_share": 0.5}
+    assert invitations({}, 4) == {"invited_jain": None, "invited_share": None}
 
 
 def test_the_summary_has_both(tmp_path: Path) -> None:
@@ -399,5 +399,5 @@ def test_the_summary_has_both(tmp_path: Path) -> None:
     alone = small_scenario("algorithm={kind: individual, device: 0, lr: 0.1, local_steps: 2, batch_size: null}")
     nobody = play(alone, "small", tmp_path / "b", timing_only=True).summary
 
-    assert (every["asked_jain"], every["asked_share"]) == (1.0, 1.0)
-    assert (nobody["asked_jain"], nobody["asked_share"]) == (None, None)
+    assert (every["invited_jain"], every["invited_share"]) == (1.0, 1.0)
+    assert (nobody["invited_jain"], nobody["invited_share"]) == (None, None)

@@ -57,7 +57,7 @@ def test_what_goes_over_a_backhaul_is_on_the_path():
     """An edge server at the end of a line of 0.1 Mbit/s and 1 ms: 4.2 ms each way, around what is on the air."""
     found = explained(
         algorithm={"kind": "hier-favg", "cohort": 4, "lr": 0.1, "batch_size": None, "local_steps": 1, "edge_rounds": 2},
-        network__edges={"backhaul": {"rate_bps": 1e5, "delay_s": 1e-3, "energy_j_per_bit": 1e-3}},
+        network__edge_servers={"backhaul": {"rate_bps": 1e5, "delay_s": 1e-3, "energy_j_per_bit": 1e-3}},
     )
     kinds = found.kinds.set_index("what")
 
@@ -157,8 +157,10 @@ def test_chance_costs_a_remedy_rounds_but_not_its_gain():
     scenario = fe.run(MAPPING).scenario
     same = Replay.of(scenario, "as it is")
     lossy = {"kind": "random", "probability": 0.4}
-    found = replayed(scenario, Remedy("losses", {"network.uplink.loss": lossy}), same)
-    again = fe.run(MAPPING, settings={"network.uplink.loss": lossy, "stop.rounds": found.rounds}, timing_only=True)
+    found = replayed(scenario, Remedy("losses", {"network.uplink.message_loss": lossy}), same)
+    again = fe.run(
+        MAPPING, settings={"network.uplink.message_loss": lossy, "stop.rounds": found.rounds}, timing_only=True
+    )
     arrived = again.rounds["arrived"].cumsum().tolist()
 
     assert arrived[-1] >= 12 > arrived[-2]
@@ -176,7 +178,7 @@ def test_a_remedy_that_harms_says_what_takes_longer():
 
 def test_power_over_more_band_that_falls_below_a_threshold_is_named():
     """Twice the band halves each mean SNR: of 20 devices those within 3 dB above the threshold fall below it."""
-    settings = {"network.uplink.access": {"kind": "noma", "threshold_db": 25.0}, "channel.fading": "none"}
+    settings = {"network.uplink.access": {"kind": "noma", "sinr_threshold_db": 25.0}, "channel.fading": "none"}
     run = fe.run("quickstart", settings={**settings, "stop.rounds": 1}, timing_only=True)
     before_db = run.table("scene")["snr_db"].dropna()
     twice = fe.check(run.scenario, settings={"channel.bandwidth_hz": 2e6})
@@ -293,7 +295,7 @@ def test_every_kind_of_speed_is_doubled(speed):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"network__uplink__loss": {"kind": "random", "probability": 0.3}},
+        {"network__uplink__message_loss": {"kind": "random", "probability": 0.3}},
         {
             "algorithm": {
                 "kind": "fedavg",

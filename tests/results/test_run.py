@@ -399,7 +399,7 @@ def test_a_diverged_model_does_not_stop_at_a_target_accuracy():
 
 @pytest.mark.usefixtures("cells_here")
 def test_a_diverged_cell_is_in_the_table_but_reaches_no_target():
-    """Its row says so, with the reason; time to target is blank, also for another target; the other cell is as ever."""
+    """Its row says so, with the reason; time to target is blank, also for another target; the other run is as ever."""
     study = fe.sweep(
         DIGITS,
         grid={"algorithm.lr": [0.1, 1e4]},
@@ -409,12 +409,12 @@ def test_a_diverged_cell_is_in_the_table_but_reaches_no_target():
         settings={"stop.rounds": 2},
     )
 
-    cells = study.cells.set_index("algorithm.lr")
-    assert list(cells["status"]) == ["done", "diverged"]
-    assert cells.loc[1e4, "reason"].startswith("the loss is far above")
-    assert cells["time_to_target_s"].notna().tolist() == [True, False]
-    assert study.aiming_at(0.01).cells["time_to_target_s"].notna().tolist() == [True, False]
-    assert "2 cells done, 1 diverged" in repr(study)
+    runs = study.runs.set_index("algorithm.lr")
+    assert list(runs["status"]) == ["done", "diverged"]
+    assert runs.loc[1e4, "reason"].startswith("the loss is far above")
+    assert runs["time_to_target_s"].notna().tolist() == [True, False]
+    assert study.aiming_at(0.01).runs["time_to_target_s"].notna().tolist() == [True, False]
+    assert "2 runs done, 1 diverged" in repr(study)
 
 
 SPLIT = {
@@ -565,7 +565,7 @@ def test_the_front_of_two_costs_is_over_settings(study):
     """What reaching the target cost: no other setting of which every run got there was cheaper in both."""
     reached = study.aiming_at(0.5)
     front = reached.front("bits", "energy")
-    means = reached.cells.groupby(["access", "devices.count"])[["bits_to_target", "energy_to_target_j"]]
+    means = reached.runs.groupby(["access", "devices.count"])[["bits_to_target", "energy_to_target_j"]]
     known = means.mean()[means.count().min(axis=1) == 2].to_numpy()
     beaten = [((known <= row).all(axis=1) & (known < row).any(axis=1)).any() for row in known]
 

@@ -189,7 +189,7 @@ CELLS = (
     'run.plot("accuracy", against="time")',
     'study = fe.sweep("quickstart", grid={"network.uplink.access": ["tdma", "ofdma"]}, seeds=2, workers=2,'
     ' settings={"stop.rounds": 3})',
-    "study.cells",
+    "study.runs",
     'study.compare("network.uplink.access=tdma", "network.uplink.access=ofdma")',
     'study.plot("accuracy", against="energy")',
     "import torch\n"
@@ -279,7 +279,7 @@ def test_progress_shows_while_a_cell_runs(outputs, cell):
 def test_objects_of_the_notebook_run_and_sweep(outputs):
     """A class of the notebook is an algorithm like any other, in a sweep too."""
     assert "<Run scenario, seed 0: 2 rounds in " in outputs[8][-1].data["text/plain"]
-    assert "2 cells done" in outputs[9][-1].data["text/plain"]
+    assert "2 runs done" in outputs[9][-1].data["text/plain"]
     assert "'all records consistent'" in outputs[10][-1].data["text/plain"]
 
 

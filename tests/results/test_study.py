@@ -44,9 +44,9 @@ def test_a_sweep_has_a_row_for_each_cell(study):
     """Levels and seeds in the order of the grid; totals are those of the runs by themselves."""
     alone = fe.run(MAPPING, seed=1, settings={"stop.rounds": 2, "network.uplink.access": "ofdma"})
 
-    assert list(study.cells["network.uplink.access"]) == ["tdma", "tdma", "ofdma", "ofdma"]
-    assert list(study.cells["seed"]) == [0, 1, 0, 1]
-    assert study.cells["simulated_s"].iloc[3] == alone.summary["simulated_s"]
+    assert list(study.runs["network.uplink.access"]) == ["tdma", "tdma", "ofdma", "ofdma"]
+    assert list(study.runs["seed"]) == [0, 1, 0, 1]
+    assert study.runs["simulated_s"].iloc[3] == alone.summary["simulated_s"]
     assert study.run(seed=1, **{"network.uplink.access": "ofdma"}).digest == alone.digest
     assert study.axes == GRID
     assert study.folder is None
@@ -55,10 +55,10 @@ def test_a_sweep_has_a_row_for_each_cell(study):
 def test_a_comparison_reads_and_counts(study):
     """The words of the command, and the numbers behind them; a limit may be a mapping."""
     told = study.compare(TDMA, OFDMA)
-    cells = study.cells.set_index(["network.uplink.access", "seed"])["simulated_s"].unstack("seed")
+    runs = study.runs.set_index(["network.uplink.access", "seed"])["simulated_s"].unstack("seed")
 
     row = told.frame.set_index("quantity").loc["simulated_s"]
-    assert row["difference"] == pytest.approx((cells.loc["ofdma"] - cells.loc["tdma"]).mean())
+    assert row["difference"] == pytest.approx((runs.loc["ofdma"] - runs.loc["tdma"]).mean())
     assert str(told).splitlines()[:2] == [f"A: {TDMA}", f"B: {OFDMA}"]
     assert told._repr_html_().startswith("<pre>A: ")
     limited = study.compare(TDMA, OFDMA, within={"rounds": 1, "time": 1e9}).frame.set_index("quantity")
@@ -66,22 +66,22 @@ def test_a_comparison_reads_and_counts(study):
 
 
 def test_a_study_is_a_sequence_of_its_runs(study):
-    """As many runs as finished cells, in the order of the table, also counted from the end."""
+    """As many runs as finished runs, in the order of the table, also counted from the end."""
     assert len(study) == 4
     assert [run.digest for run in study] == [study[place].digest for place in (0, 1, 2, 3)]
     assert study[-1].digest == study.run(seed=1, **{"network.uplink.access": "ofdma"}).digest
-    assert [run.seed for run in study] == list(study.cells["seed"])
+    assert [run.seed for run in study] == list(study.runs["seed"])
     with pytest.raises(IndexError, match="no such run, got 4; there are 4, counted from 0"):
         study[4]
 
 
 def test_a_part_of_a_study_is_a_study(study):
-    """It has the cells of its levels, and no folder in which its page would replace that of the whole."""
+    """It has the runs of its levels, and no folder in which its page would replace that of the whole."""
     part = study[OFDMA]
 
     assert part.axes == {}
     assert [run.digest for run in part] == [run.digest for run in study][2:]
-    assert study[{"network.uplink.access": "ofdma"}].cells.equals(part.cells)
+    assert study[{"network.uplink.access": "ofdma"}].runs.equals(part.runs)
     assert part.folder is None
     assert fe.compare(study[TDMA], part).frame["difference"].equals(study.compare(TDMA, OFDMA).frame["difference"])
     with pytest.raises(fe.FednetError, match=r"no such level of [a-z.]+, got 'ofdm'; did you mean 'ofdma'"):
@@ -101,12 +101,12 @@ def test_the_folder_of_a_study_lives_as_long_as_its_parts():
 def test_settings_may_be_mappings(study):
     """Two mappings compare as two texts do; a number is a level however it is written."""
     texts, mappings = study.compare(TDMA, OFDMA), study.compare(*({"network.uplink.access": k} for k in GRID_LEVELS))
-    view = replace(study, axes={"band_hz": [1e6, 2e6]}, cells=study.cells.assign(band_hz=[1e6, 2e6, 1e6, 2e6]),
+    view = replace(study, axes={"band_hz": [1e6, 2e6]}, runs=study.runs.assign(band_hz=[1e6, 2e6, 1e6, 2e6]),
                    evaluations=study.evaluations.assign(band_hz=1e6))  # fmt: skip
 
     assert str(mappings) == str(texts)
     for text in ("2e6", "2000000", "2e+06", "2.0e6"):
-        assert view.where({"band_hz": text}).cells["seed"].tolist() == [1, 1]
+        assert view.where({"band_hz": text}).runs["seed"].tolist() == [1, 1]
     with pytest.raises(fe.FednetError, match="no such level of band_hz, got '2e5'"):
         view.where({"band_hz": "2e5"})
 
@@ -125,7 +125,7 @@ def test_a_part_has_only_its_own_unfinished_cells(study):
 
 def test_a_study_reads_and_draws(study):
     """A line of text, a page with the mean of each setting, and a figure."""
-    assert repr(study) == "<Study A small federation: 2 network.uplink.access; 4 cells done>"
+    assert repr(study) == "<Study A small federation: 2 network.uplink.access; 4 runs done>"
     assert "<th>ofdma</th>" in study._repr_html_()
     assert len(study.plot("loss", against="energy").axes[0].lines) >= 2
     assert "loss-time" in study.figures()
@@ -136,7 +136,7 @@ def test_a_study_reads_and_draws(study):
     [
         (lambda study: study.compare("acess=tdma", OFDMA), "no such axis, got 'acess'"),
         (lambda study: study.compare(TDMA, "network.uplink.access=noma"), "no such level of network.uplink.access"),
-        (lambda study: study.run(seed=0), "one cell is needed, got 2 of these levels; name seed and levels"),
+        (lambda study: study.run(seed=0), "one run is needed, got 2 of these levels; name seed and levels"),
         (lambda study: study.plot("los"), "no such choice, got 'los'; did you mean 'loss'?"),
         (lambda _: fe.sweep(MAPPING, grid={"seed": [1]}), "give the seeds under 'seeds'"),
         (lambda _: fe.sweep(MAPPING, grid={"algorithm.lrr": [1]}), "algorithm.lrr: no such setting; did you mean 'lr'"),
@@ -152,7 +152,7 @@ def test_mistakes_are_told(study, call, problem):
 
 
 def test_a_study_in_a_folder_is_the_ordinary_one(tmp_path):
-    """It opens again, its cells are not run again, and a run beside it opens as a run."""
+    """It opens again, its runs are not run again, and a run beside it opens as a run."""
     first = fe.sweep(MAPPING, grid=GRID, seeds=[4], settings={"stop.rounds": 1}, out=tmp_path / "study", workers=1)
     stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("summary.json")}
     again = fe.sweep(MAPPING, grid=GRID, seeds=[4], settings={"stop.rounds": 1}, out=tmp_path / "study", workers=1)
@@ -161,21 +161,21 @@ def test_a_study_in_a_folder_is_the_ordinary_one(tmp_path):
     assert len(stamps) == 2
     assert stamps == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("summary.json")}
     assert isinstance(opened, fe.Study)
-    pd.testing.assert_frame_equal(opened.cells, first.cells)
-    pd.testing.assert_frame_equal(again.cells, first.cells)
+    pd.testing.assert_frame_equal(opened.runs, first.runs)
+    pd.testing.assert_frame_equal(again.runs, first.runs)
     assert isinstance(fe.open(next(iter(stamps)).parent), fe.Run)
     assert fe.compare(opened, tmp_path / "study").differences[0].is_none
 
 
 def test_objects_that_only_this_process_has_are_swept_here():
-    """A class from inside a function or notebook cannot be imported elsewhere; its cells run all the same."""
+    """A class from inside a function or notebook cannot be imported elsewhere; its runs run all the same."""
 
     class Local(Silent):
         pass
 
     study = fe.sweep(MAPPING, algorithm=Local(pause_s=2.0), grid={"stop.rounds": [1, 3]}, seeds=1)
 
-    assert list(study.cells["simulated_s"]) == [2.0, 6.0]
+    assert list(study.runs["simulated_s"]) == [2.0, 6.0]
 
 
 def test_failed_cells_are_warned_of_and_kept():
@@ -183,20 +183,20 @@ def test_failed_cells_are_warned_of_and_kept():
     with pytest.warns(UserWarning, match="1 of 2 runs failed, first devices.count=100, seed=0: partition: "):
         study = fe.sweep(MAPPING, grid={"devices.count": [4, 100]}, seeds=1, workers=1)
 
-    assert len(study.cells) == 1
+    assert len(study.runs) == 1
     (failure,) = study.failures
     assert failure.replay.startswith("fednet run ")
     assert "1 unfinished" in repr(study)
 
 
 def test_a_script_needs_no_guard(tmp_path):
-    """A sweep at the top of a script does not run the script again in the processes of its cells."""
+    """A sweep at the top of a script does not run the script again in the processes of its runs."""
     script = tmp_path / "script.py"
     script.write_text(
         "import fednet_emu as fe\nprint('top')\n"
         "study = fe.sweep('quickstart', grid={'stop.rounds': [1, 2]}, seeds=1, workers=2, settings="
         "{'devices.count': 3, 'algorithm.cohort': 2})\n"
-        "print(len(study.cells))\n",
+        "print(len(study.runs))\n",
         encoding="utf-8",
     )
     done = Forked(script, cwd=tmp_path).ended()

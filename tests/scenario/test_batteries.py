@@ -198,7 +198,7 @@ def test_an_asynchronous_server_says_that_everybody_is_away() -> None:
 def test_one_receiver_of_a_broadcast_dies_alone() -> None:
     """At 1 W it has 160 us; the others receive all 320 us; their energy is that of the row."""
     fed = run_small(
-        "channel.device.receive_w=1.0",
+        "channel.device.rx_consumption_w=1.0",
         "devices.count=3",
         "stop.rounds=1",
         battery(1e-3, initial_share=0.5, initial_spread=0.5),
@@ -332,7 +332,7 @@ def test_the_server_sees_the_charge_of_those_that_are_there() -> None:
     assert asked[2] == sorted(left.nlargest(2).index)
 
 
-@pytest.mark.parametrize("more", [(), ("channel.device.receive_w=0.5",), ("network.downlink.mode=unicast",)])
+@pytest.mark.parametrize("more", [(), ("channel.device.rx_consumption_w=0.5",), ("network.downlink.mode=unicast",)])
 def test_a_device_whose_battery_ends_in_a_broadcast_does_not_wait(tmp_path: Path, more: tuple[str, ...]) -> None:
     """Two boards of 1 W, a model of 1.6 s: one receives until it is empty, the other until it has all.
 
@@ -355,7 +355,7 @@ def test_energies_of_devices_are_those_of_their_batteries(seed: int) -> None:
     The table is the sum of other tables; the battery has counted the same while time went by.
     """
     more = battery(0.3, initial_spread=0.5, harvesting=harvest(0.4), restart_share=0.2)
-    slow = ("channel.rate.bit_rate_bps=2000", "channel.device.idle_w=0.2", "channel.device.receive_w=0.5")
+    slow = ("channel.rate.bit_rate_bps=2000", "channel.device.idle_w=0.2", "channel.device.rx_consumption_w=0.5")
     scenario = small_scenario(*WATT, *slow, more, f"seed={seed}")
     run = play(scenario, "empty", None, timing_only=True)
     energies, batteries = (run.ledger.frame(name) for name in ("energies", "batteries"))

@@ -113,7 +113,7 @@ VARIANTS = {
     "channel: {device: {tx_power_dbm: 13}}": "channel.device.tx_power_dbm",
     "network: {uplink: {timeout_s: 3}}": "network.uplink.timeout_s",
     "network: {uplink: {access: {residual: 0.1}}}": "network.uplink.access",
-    "network: {uplink: {loss: {probability: 0.1}}}": "network.uplink.loss",
+    "network: {uplink: {message_loss: {probability: 0.1}}}": "network.uplink.message_loss",
     "network: {power_control: {target_snr_db: 10}}": "network.power_control",
     "devices: {count: 7}": "devices.count",
     "devices: {placement: {radius_m: 500}}": "devices.placement.radius_m",
@@ -122,7 +122,7 @@ VARIANTS = {
     "devices: {profile: {compute: {active_w: 6}}}": "devices.profile.compute.active_w",
     "devices: {speed: {sigma: 0.5}}": "devices.speed",
     "devices: {slowdown: {0: 10, dev-3: 2}}": "devices.slowdown",
-    "devices: {frequency: {part: 0.5}}": "devices.frequency.part",
+    "devices: {cpu_frequency: {part: 0.5}}": "devices.cpu_frequency.part",
     "data: {kind: synthetic, separation: 2}": "data",
     "partition: {per_device: 3}": "partition.per_device",
     "model: {kind: mlp, hidden: [64]}": "model.hidden",
@@ -274,7 +274,7 @@ def test_what_the_new_kind_lacks_is_told_in_one_line() -> None:
     [
         (
             "network.uplink.access",
-            {"kind": "slotted-aloha", "slot_s": 1e-3, "threshold_db": -3},
+            {"kind": "slotted-aloha", "slot_s": 1e-3, "sinr_threshold_db": -3},
             "full-reuse",
             1,
             ["slot_s"],

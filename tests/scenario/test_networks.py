@@ -29,7 +29,7 @@ THRESHOLD = "channel.rate={kind: fixed, bit_rate_bps: 1e6, threshold_db: 3}"
     [
         ("network.uplink.access=full-reuse", THRESHOLD),
         ("network.uplink.access={kind: full-reuse, max_senders: 2}", THRESHOLD),
-        ("network.uplink.access={kind: full-reuse, threshold_db: 0}",),
+        ("network.uplink.access={kind: full-reuse, sinr_threshold_db: 0}",),
     ],
 )
 def test_a_shared_uplink_that_can_never_deliver_two_at_once_is_refused(changes):
@@ -84,7 +84,7 @@ def test_learning_runs_over_every_scheme_in_one_cell_and_in_several(access, cell
 
 def test_an_access_scheme_that_serves_both_directions_is_judged_on_the_uplink() -> None:
     """One object may be both: what only a base station cannot decode is a problem of the uplink alone."""
-    shared = FullReuse(threshold_db=3)
+    shared = FullReuse(sinr_threshold_db=3)
     scenario = fe.check("quickstart", settings={"network.downlink.access": shared})
 
     assert scenario.network.downlink.access.kind == "full-reuse"
@@ -108,7 +108,7 @@ EACH_CASE = pytest.mark.parametrize(("reception", "access"), CASES)
 
 def settings_of(reception: str, access: str, *more: str) -> tuple[str, ...]:
     """Fading links of an uplink with antennas, some of whose packets are lost."""
-    loss = "network.uplink.loss={kind: random, probability: 0.2}"
+    loss = "network.uplink.message_loss={kind: random, probability: 0.2}"
     return (
         CAPACITY,
         FADING,
@@ -191,7 +191,7 @@ def test_controlled_powers_are_lower_by_the_gain() -> None:
 def test_more_may_send_together_with_more_antennas() -> None:
     """What admission says of four equal senders at 0 dB: one antenna decodes one, four antennas decode all."""
     placement = "devices.placement={kind: list, xy_m: [[20, 0], [0, 20], [-20, 0], [0, -20]]}"
-    shared = "network.uplink.access={kind: full-reuse, max_senders: 4, threshold_db: 0}"
+    shared = "network.uplink.access={kind: full-reuse, max_senders: 4, sinr_threshold_db: 0}"
     faint, low = "channel.device.tx_power_dbm=-20", "channel.rate={kind: shannon, min_efficiency_bps_hz: 0}"
     decoded = []
     for more in (MRC, ZF):

@@ -351,7 +351,7 @@ def _flow(value: Any) -> str:
 SIDELINK = "network.sidelink={channel: {include: ideal}}"
 GIVEN = {
     "sidelink": SIDELINK,
-    "edges": "network.edges={}",
+    "edges": "network.edge_servers={}",
     "server-samples": "server.samples=8",
     "server-speed": "server.flop_per_s=1e6",
     "validation-samples": "server.validation_samples=8",
@@ -401,7 +401,9 @@ def test_the_server_has_a_speed_where_it_opens_masks() -> None:
 def test_each_algorithm_takes_what_it_uses_and_nothing_else(kind: str) -> None:
     """Of edge servers, sidelink and server, a scenario may have those of `uses`."""
     bare = [
-        its for its in ALGORITHM_SETTINGS[kind] if not its.startswith(("network.edges", "network.sidelink", "server"))
+        its
+        for its in ALGORITHM_SETTINGS[kind]
+        if not its.startswith(("network.edge_servers", "network.sidelink", "server"))
     ]
     refused = {
         name
@@ -501,7 +503,7 @@ def test_a_device_has_one_idle_power() -> None:
     ):
         small_scenario(side.replace("KEY", "idle_w"))
 
-    assert small_scenario(side.replace("KEY", "receive_w")).network.sidelink is not None
+    assert small_scenario(side.replace("KEY", "rx_consumption_w")).network.sidelink is not None
 
 
 @pytest.mark.parametrize(("key", "value"), [("density", 0.3), ("size_m", 3), ("height_m", 4)])

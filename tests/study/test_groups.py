@@ -106,4 +106,4 @@ def test_a_study_trains_one_seed_per_program(reuse: str, tmp_path: Path, monkeyp
     trained = sum(summary["trained_jobs"] for summary in summaries)
     assert [len(summaries), trained] == [12, 4 * 12 if reuse == "true" else 12 * 12]
     assert (tmp_path / "study" / "learning").is_dir() == (reuse == "true")
-    assert not list((tmp_path / "study").glob("cells/*/learning"))
+    assert not list((tmp_path / "study").glob("runs/*/learning"))

@@ -39,7 +39,7 @@ def test_tables_are_those_of_a_local_sweep(study_file, moods, tmp_path, monkeypa
     progress = sweep(runs_of(path), tmp_path / "ray", lambda tasks: run_on_ray(tasks, None, 2))
 
     assert progress.failures == {1: "ZeroDivisionError: no way", 2: "took longer than limits.time_s, 180 s"}
-    for name in ("study.parquet", "cells.parquet"):
+    for name in ("study.parquet", "runs.parquet"):
         assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
 
 
@@ -56,7 +56,7 @@ def test_a_search_is_that_of_one_worker_here(study_file, tmp_path, monkeypatch):
     search(loaded, tmp_path / "local", lambda tasks: run_locally(tasks, 1))
     search(loaded, tmp_path / "ray", lambda tasks: run_on_ray(tasks, None, 2))
 
-    for name in ("trials.csv", "search.json", "study.parquet", "cells.parquet"):
+    for name in ("trials.csv", "search.json", "study.parquet", "runs.parquet"):
         assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
 
 

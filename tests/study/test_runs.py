@@ -36,7 +36,7 @@ def test_replay_runs_the_very_same_scenario(study_file):
     path = study_file(
         "set: {stop.rounds: 2, devices.straggler: {kind: log-normal, sigma: 0.3}}\n"
         "grid:\n  air:\n    a: {network.uplink.access: ofdma}\n"
-        "    b: {network.uplink: {loss: {kind: random, probability: 1e-2}}}\n"
+        "    b: {network.uplink: {message_loss: {kind: random, probability: 1e-2}}}\n"
     )
     for run in runs_of(path):
         command = run.command

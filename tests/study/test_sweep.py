@@ -1,4 +1,4 @@
-"""Sweeps: cells in processes, on clusters, and the server that forks them."""
+"""Sweeps: runs in processes, on clusters, and the server that forks them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def backwards(tasks):
 
 def tables(out: Path) -> list[bytes]:
     """The two tables of a study, to the byte."""
-    return [(out / name).read_bytes() for name in ("study.parquet", "cells.parquet")]
+    return [(out / name).read_bytes() for name in ("study.parquet", "runs.parquet")]
 
 
 def test_tables_hold_every_evaluation_and_every_cell(study_file, tmp_path):
@@ -57,7 +57,7 @@ def test_tables_hold_every_evaluation_and_every_cell(study_file, tmp_path):
     progress = swept(path, tmp_path / "out")
 
     assert progress.failures == {}
-    rows, runs = (pd.read_parquet(tmp_path / "out" / f"{name}.parquet") for name in ("study", "cells"))
+    rows, runs = (pd.read_parquet(tmp_path / "out" / f"{name}.parquet") for name in ("study", "runs"))
     assert len(rows) == 8 * 4  # the initial model and three rounds
     assert rows["devices.count"].dtype == "int64"
     assert rows["algorithm.lr"].dtype == "float64"
@@ -136,7 +136,7 @@ def test_bad_cells_fail_with_their_reason_and_the_rest_complete(study_file, mood
     path = study_file(moods("raises", "grows", "calm") + "seeds: 1\nlimits: {memory_mb: 1500}\n")
     progress = swept_apart(path, tmp_path / "out")
 
-    runs = pd.read_parquet(tmp_path / "out" / "cells.parquet").set_index("mood")
+    runs = pd.read_parquet(tmp_path / "out" / "runs.parquet").set_index("mood")
     assert progress.done == {2}
     assert runs["status"].to_dict() == {"raises": "failed", "grows": "failed", "calm": "done"}
     assert runs["reason"]["raises"] == "ZeroDivisionError: no way"
@@ -200,7 +200,7 @@ def test_an_unfinished_sweep_says_what_is_waiting(study_file, tmp_path):
 
     with pytest.raises(EnoughError):
         sweep(runs_of(path), tmp_path / "out", run_here, on_event=stop_after_one)
-    assert pd.read_parquet(tmp_path / "out" / "cells.parquet")["status"].tolist() == ["done", "waiting", "waiting"]
+    assert pd.read_parquet(tmp_path / "out" / "runs.parquet")["status"].tolist() == ["done", "waiting", "waiting"]
 
     assert swept(path, tmp_path / "out").done == {0, 1, 2}
 
@@ -263,8 +263,8 @@ def test_a_finished_cell_with_a_damaged_file_is_run_again(finished, tmp_path, na
     """The sweep names the file, repeats that run only, and leaves the tables that it left before."""
     (whole, runs), out = finished, tmp_path / "out"
     shutil.copytree(whole, out)
-    folders = [out / "cells" / run.name for run in runs]
-    before = [(out / table).read_bytes() for table in ("study.parquet", "cells.parquet")]
+    folders = [out / "runs" / run.name for run in runs]
+    before = [(out / table).read_bytes() for table in ("study.parquet", "runs.parquet")]
     others = (folders[1] / "manifest.json").stat().st_mtime_ns
     (folders[0] / name).unlink()
     if damage is not None:
@@ -274,7 +274,7 @@ def test_a_finished_cell_with_a_damaged_file_is_run_again(finished, tmp_path, na
     problem = "no such file" if damage is None else "damaged, its content has changed since it was written"
     assert f"{folders[0] / name}: {problem}; the run is repeated" in caplog.messages
     assert again.done == {0, 1}
-    assert [(out / table).read_bytes() for table in ("study.parquet", "cells.parquet")] == before
+    assert [(out / table).read_bytes() for table in ("study.parquet", "runs.parquet")] == before
     assert (folders[1] / "manifest.json").stat().st_mtime_ns == others
 
 
@@ -403,7 +403,7 @@ def test_without_sbatch_the_commands_are_told(study_file, tmp_path, monkeypatch)
 
     assert told.exit_code == 0, told.output
     assert "there is no sbatch here; on the cluster:" in told.output
-    assert (tmp_path / "o" / "slurm" / "1" / "cells.sh").is_file()
+    assert (tmp_path / "o" / "slurm" / "1" / "runs.sh").is_file()
 
 
 def test_what_slurm_refuses_is_a_mistake(study_file, tmp_path, monkeypatch, sbatch):

@@ -19,7 +19,7 @@ SCHEMES = {
     "TDMA": "tdma",
     "OFDMA, equal parts": "ofdma",
     "OFDMA, equal finish": {"kind": "ofdma", "scheduler": "equal-finish"},
-    "NOMA": {"kind": "noma", "threshold_db": -6, "residual": 0.001},
+    "NOMA": {"kind": "noma", "sinr_threshold_db": -6, "residual": 0.001},
     "slotted ALOHA": {"kind": "slotted-aloha", "slot_s": 0.01, "probability": 0.1},
 }
 SETTINGS = {

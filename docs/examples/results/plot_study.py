@@ -18,7 +18,7 @@ study = fe.sweep(
     workers=2,
     settings={"stop.rounds": 8, "channel.bandwidth_hz": 2.0e5},
 )
-study.cells[["network.uplink.access", "seed", "simulated_s", "uplink_bit", "energy_j", "accuracy"]]
+study.runs[["network.uplink.access", "seed", "simulated_s", "uplink_bit", "energy_j", "accuracy"]]
 
 # %%
 # Means over the seeds, with 95 % bands.

@@ -72,7 +72,7 @@ def candidate_senders(fed: Federation, sinr_db: float | None = None, margin_db: 
     target = lowest if sinr_db is None else db_to_linear(sinr_db)
     if target == 0:
         raise ScenarioError(
-            "network.uplink.access.threshold_db: the required SINR is missing here and in channel.rate; "
+            "network.uplink.access.sinr_threshold_db: the required SINR is missing here and in channel.rate; "
             "give it here, or sinr_db to the groups"
         )
     gain = links.snrs(devices[None, :], receiver[:, None])

@@ -4,7 +4,7 @@ A rule uses only information that a real server would have, and that is as old a
 
 - values that a device has reported once, when it joined: its number of samples and its speed;
 - results of earlier rounds: the invited devices, the times of arrivals, and the losses that arrived with uploads. These
-  results are as old as the round in which they were observed (`last_asked`, `last_arrived`);
+  results are as old as the round in which they were observed (`last_invited`, `last_arrived`);
 - the rates of the links at their current mean SNR, as if each present device had just reported its rate. Fading,
   interference and future queues are unknown;
 - the current energy in the battery of each present device, reported in the same way.
@@ -108,8 +108,8 @@ class ServerView:
     there: IntArray  # indices of the devices that can be selected, in order: present, and with samples
     n_samples: IntArray  # number of samples of each device, reported once
     flop_per_s: Array  # nominal speeds, reported once
-    asked: IntArray  # int64 [N], number of invitations of each device
-    last_asked: IntArray  # the latest round in which a device was invited; -1 if never
+    invited: IntArray  # int64 [N], number of invitations of each device
+    last_invited: IntArray  # the latest round in which a device was invited; -1 if never
     arrived: IntArray  # int64 [N], number of arrived uploads
     last_arrived: IntArray  # the latest round in which an upload arrived; -1 if never
     took_s: Array  # time from invitation to arrival in the latest round with a reply; nan if there is none

@@ -65,7 +65,7 @@ class CohortSampler:
         return [self._fed.device(number) for number in asked]
 
     def note(self, arrived: Arrived) -> None:
-        self._fed.ledger.asked.update([k.index for k in arrived.cohort])
+        self._fed.ledger.invited.update([k.index for k in arrived.cohort])
         if self._history is not None:
             self._history.note(arrived, self.reports)
 
@@ -97,9 +97,9 @@ class History:
     def __init__(self, fed: Federation, reports: Sequence[Statistic]) -> None:
         n, self._fed = fed.n_devices, fed
         never = partial(np.full, n, -1, dtype=np.int64)
-        self._asked: IntArray = np.zeros(n, np.int64)
+        self._invited: IntArray = np.zeros(n, np.int64)
         self._arrived: IntArray = np.zeros(n, np.int64)
-        self._last_asked: IntArray = never()
+        self._last_invited: IntArray = never()
         self._last_arrived: IntArray = never()
         self._took_s: Array = np.full(n, np.nan)
         self._told: dict[Statistic, Array] = {name: np.full(n, np.nan) for name in reports}
@@ -109,14 +109,14 @@ class History:
     def begin(self, t: int, cohort: Sequence[Device]) -> None:
         numbers = [k.index for k in cohort]
         self._asked_s[numbers] = self._fed.now_s
-        self._asked[numbers] += 1
-        self._last_asked[numbers] = t
+        self._invited[numbers] += 1
+        self._last_invited[numbers] = t
 
     def note(self, arrived: Arrived, reports: Sequence[Statistic]) -> None:
         """Record the replies of the cohort at the end of the round, in the history and in the series `selection`."""
         now = {"round": self._fed.round + 1, "simulated_s": self._fed.now_s}
         for k, reply in zip(arrived.cohort, arrived.replies, strict=True):
-            took_s = self.heard(k.index, int(self._last_asked[k.index]), reply)
+            took_s = self.heard(k.index, int(self._last_invited[k.index]), reply)
             if reports and not reply.lost:
                 self._unread += [(k.index, name, value) for name, value in zip(reports, k.measured, strict=False)]
             self._fed.ledger.record("selection", **now, device=k.index, arrived=not reply.lost, took_s=took_s)
@@ -147,14 +147,14 @@ class History:
             there=there,
             n_samples=work.n_samples,
             flop_per_s=work.flop_per_s,
-            asked=self._asked.copy(),
-            last_asked=self._last_asked.copy(),
+            invited=self._invited.copy(),
+            last_invited=self._last_invited.copy(),
             arrived=self._arrived.copy(),
             last_arrived=self._last_arrived.copy(),
             took_s=self._took_s.copy(),
             told={name: values.copy() for name, values in self._told.items()},
             polled=there[:0],
-            polled_loss=np.full(len(self._asked), np.nan),
+            polled_loss=np.full(len(self._invited), np.nan),
             memory=memory,
             work=work,
         )

@@ -57,7 +57,7 @@ class CellInterior(Selection):
 
     def choose(self, view: ServerView) -> Sequence[int]:
         order = view.there[np.argsort(-view.rate_bps[view.there], kind="stable")]
-        return draw(np.sort(order[: self._inside(len(view.asked))]), view.size, view.rng)
+        return draw(np.sort(order[: self._inside(len(view.invited))]), view.size, view.rng)
 
     def _inside(self, n_devices: int) -> int:
         return max(1, round(self.share * n_devices))
@@ -76,7 +76,7 @@ class Poisson(Selection):
         return cohort / n_devices
 
     def choose(self, view: ServerView) -> Sequence[int]:
-        drawn = view.rng.random(len(view.asked))[view.there] < view.size / len(view.asked)
+        drawn = view.rng.random(len(view.invited))[view.there] < view.size / len(view.invited)
         chosen: list[int] = view.there[drawn].tolist()
         return chosen
 
@@ -90,7 +90,7 @@ class RoundRobin(Selection):
 
     def choose(self, view: ServerView) -> Sequence[int]:
         there = view.there
-        order = np.lexsort((there, view.asked[there], view.last_asked[there]))
+        order = np.lexsort((there, view.invited[there], view.last_invited[there]))
         chosen: list[int] = there[order[: view.size]].tolist()
         return chosen
 

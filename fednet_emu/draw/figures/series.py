@@ -166,25 +166,25 @@ def groups_figure(view: StudyRecords) -> Figure | None:
         The figure, or None if no run recorded `cyclic_turns`, or if no kind of grouping has runs with different numbers
         of groups.
     """
-    if "groups_formed" not in view.cells:
+    if "groups_formed" not in view.runs:
         return None
     ways = {
-        str(way): [setting for _, setting in cells.groupby(list(view.axes), sort=False)]
-        for way, cells in view.cells.dropna(subset=["groups_formed"]).groupby("grouping", sort=False)
+        str(way): [setting for _, setting in runs.groupby(list(view.axes), sort=False)]
+        for way, runs in view.runs.dropna(subset=["groups_formed"]).groupby("grouping", sort=False)
     }
     if max((len({_groups(setting) for setting in settings}) for settings in ways.values()), default=0) < 2:
         return None
     titles = {"cycle_s": "Cycle time"}
-    if view.cells["time_to_target_s"].notna().any():
+    if view.runs["time_to_target_s"].notna().any():
         titles["time_to_target_s"] = f"Time to {target_text(view.target)}"
     figure = new_figure(PANEL_IN * len(titles))
     panels = figure.subplots(len(titles), 1, squeeze=False, sharex=True)[:, 0]
     for axes, (column, title) in zip(panels, titles.items(), strict=True):
-        unit = axis_unit(float(view.cells[column].max()), LONG_TIMES)
+        unit = axis_unit(float(view.runs[column].max()), LONG_TIMES)
         for index, settings in enumerate(ways.values()):
             _draw_groups(axes, sorted(settings, key=_groups), column, unit, index)
         axes.set_ylabel(f"{title} ({unit.symbol})")
-        if view.cells[column].max() > SPAN * view.cells[column].min():
+        if view.runs[column].max() > SPAN * view.runs[column].min():
             axes.set_yscale("log")
             axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             axes.yaxis.set_major_formatter(ScalarFormatter())

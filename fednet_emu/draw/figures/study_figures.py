@@ -69,7 +69,7 @@ def _metric(view: StudyRecords, metric: str | None) -> str:
     _choice("--metric", metric, METRICS)
     known = list(view.metrics)
     if not known:
-        raise FednetError(f"{view.name}: nothing was evaluated, got no figure; finish cells that learn")
+        raise FednetError(f"{view.name}: nothing was evaluated, got no figure; finish runs that learn")
     if metric is not None and metric not in known:
         remedy = "set evaluation.per_device: true" if metric in OF_DEVICES else f"choose from {', '.join(known)}"
         raise FednetError(f"--metric: was not measured in {view.name}, got '{metric}'; {remedy}")

@@ -68,7 +68,7 @@ def final_figure(view: StudyRecords, names: Names) -> Figure | None:
     Returns:
         The figure, or None if devices were not evaluated individually.
     """
-    measured = [name for name in OF_DEVICES if np.isfinite(view.cells.get(name, np.nan)).any()]
+    measured = [name for name in OF_DEVICES if np.isfinite(view.runs.get(name, np.nan)).any()]
     if not measured:
         return None
     lines = combinations(view, list(view.axes))
@@ -77,7 +77,7 @@ def final_figure(view: StudyRecords, names: Names) -> Figure | None:
     cut, numbers = False, []
     for name, axes in zip(measured, panels, strict=True):
         for row, line in enumerate(lines):
-            values = rows_of(view.cells, line)[name].dropna().to_numpy(np.float64)
+            values = rows_of(view.runs, line)[name].dropna().to_numpy(np.float64)
             colour = line_style(row)["color"] if len(lines) <= len(LINE_COLOURS) else BLUE
             cut |= draw_runs(axes, values, row, colour, least=0.0, most=1.0)
             numbers.append({**line, "score": name, "runs": len(values), **mean_interval(values)._asdict()})
@@ -105,7 +105,7 @@ def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure
         The figure, or None if there is only one setting, no pair of runs with the same seed, or no difference.
     """
     panels, (base, *lines) = [panel for row in layout.panels for panel in row], layout.lines
-    found = [[_differences(view.cells, metric, panel, base, line) for line in lines] for panel in panels]
+    found = [[_differences(view.runs, metric, panel, base, line) for line in lines] for panel in panels]
     every = [values for panel in found for values in panel]
     if not any(len(values) > 1 for values in every) or not any(values.any() for values in every):
         return None
@@ -159,10 +159,10 @@ def best_figure(ranking: RankedSettings, rename: Mapping[str, str] | None = None
     return figure
 
 
-def _differences(cells: pd.DataFrame, metric: str, panel: Levels, base: Levels, line: Levels) -> Array:
-    if metric not in cells:
+def _differences(runs: pd.DataFrame, metric: str, panel: Levels, base: Levels, line: Levels) -> Array:
+    if metric not in runs:
         return np.empty(0)
-    first, second = (rows_of(cells, {**panel, **its}).set_index("seed")[metric] for its in (base, line))
+    first, second = (rows_of(runs, {**panel, **its}).set_index("seed")[metric] for its in (base, line))
     return (second - first).dropna().to_numpy(np.float64)
 
 
@@ -297,7 +297,7 @@ def bar_figure(view: StudyRecords, cost: Cost, layout: Layout) -> Figure | None:
     Returns:
         The figure, or None if the study has no target, or no run reached the target.
     """
-    known = view.cells[cost.to_target].dropna()
+    known = view.runs[cost.to_target].dropna()
     if not len(known):
         return None
     unit = cost.unit(float(known.max()))
@@ -306,7 +306,7 @@ def bar_figure(view: StudyRecords, cost: Cost, layout: Layout) -> Figure | None:
     grid = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
     needed = [
         [
-            rows_of(view.cells, {**panel, **line})[cost.to_target].to_numpy(np.float64) / unit.size
+            rows_of(view.runs, {**panel, **line})[cost.to_target].to_numpy(np.float64) / unit.size
             for line in layout.lines
         ]
         for panel in panels

@@ -74,7 +74,7 @@ def study_document(view: StudyRecords, search: SearchRecords | None = None) -> d
             }
             for setting in settings
         ],
-        "cells": columns_of(cells_table(view)),
+        "runs": columns_of(runs_table(view)),
         "means": means_columns(settings, needed),
         "metrics": view.metrics,
         "costs": {name: cost.title for name, cost in RECORDED.items()},
@@ -87,9 +87,9 @@ def study_document(view: StudyRecords, search: SearchRecords | None = None) -> d
     }
 
 
-def cells_table(view: StudyRecords) -> pd.DataFrame:
+def runs_table(view: StudyRecords) -> pd.DataFrame:
     """Return a table with one row for each finished or unfinished run of a study. Empty columns are omitted."""
-    rows = pd.concat([view.cells, view.missing], ignore_index=True) if len(view.missing) else view.cells
+    rows = pd.concat([view.runs, view.missing], ignore_index=True) if len(view.missing) else view.runs
     told = [name for name in ("reason",) if name in rows and (rows[name].fillna("") != "").any()]
     table = rows.drop(columns="reason", errors="ignore").dropna(axis="columns", how="all")
     table = table.assign(**{name: rows[name].fillna("") for name in told})
@@ -100,9 +100,9 @@ def cells_table(view: StudyRecords) -> pd.DataFrame:
 def means_columns(settings: Sequence[Setting], needed: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the columns of the table of settings: label, number of runs, and mean scores and costs with intervals."""
     table: dict[str, list[Any]] = {"Setting": [setting.label for setting in settings]}
-    table["Runs"] = [float(len(setting.cells)) for setting in settings]
+    table["Runs"] = [float(len(setting.runs)) for setting in settings]
     for name, interval in MEANS.items():
-        found = [interval(setting.cells[name].dropna().to_numpy()) for setting in settings]
+        found = [interval(setting.runs[name].dropna().to_numpy()) for setting in settings]
         table |= {name: [its.mean for its in found], f"{name} low": [its.low for its in found]}
         table[f"{name} high"] = [its.high for its in found]
     if needed:
@@ -119,15 +119,15 @@ def means_columns(settings: Sequence[Setting], needed: Sequence[dict[str, Any]])
 def words(view: StudyRecords, settings: Sequence[Setting], ranked: Sequence[dict[str, Any]]) -> list[str]:
     """Return a few sentences about a study and its results. `ranked` contains the rankings of its settings."""
     axes = " x ".join(f"{len(levels)} {name}" for name, levels in view.axes.items())
-    seeds = len({*view.cells["seed"], *view.missing.get("seed", ())})
+    seeds = len({*view.runs["seed"], *view.missing.get("seed", ())})
     size = f"{counted(len(settings), 'setting')}{f' ({axes})' if axes else ''} with {counted(seeds, 'seed')}"
     lost = f", {len(view.missing)} not" if len(view.missing) else ""
-    told = [f"{size}: {counted(len(view.cells), 'run')} finished{lost}."]
+    told = [f"{size}: {counted(len(view.runs), 'run')} finished{lost}."]
     if view.diverged and not view.target:
         told.append(f"{counted(len(view.diverged), 'run')} diverged.")
     if not view.target:
         return told
-    sets = dict.fromkeys(setting.data_set for setting in settings if len(setting.cells))
+    sets = dict.fromkeys(setting.data_set for setting in settings if len(setting.runs))
     for name in sets:
         part = [setting for setting in settings if setting.data_set == name]
         best = dict.fromkeys(its["headline"] for its in ranked if its["data_set"] == name and its["cost"] in FIRST)
@@ -145,7 +145,7 @@ def telling(view: StudyRecords, settings: Sequence[Setting], compared: Sequence[
     asked = "time_to_target_s" if view.target else "accuracy"
     found = []
     for axis, levels in view.axes.items():
-        known = {(str(its.levels | {axis: None}), its.data_set) for its in settings if len(its.cells)}
+        known = {(str(its.levels | {axis: None}), its.data_set) for its in settings if len(its.runs)}
         if len({place for place, _ in known}) < len(known):
             continue
         ends = [level_text(levels[0]), level_text(levels[-1])]
@@ -156,7 +156,7 @@ def telling(view: StudyRecords, settings: Sequence[Setting], compared: Sequence[
 
 def _who_reached(view: StudyRecords, settings: Sequence[Setting]) -> str:
     target = target_text(view.target)
-    reached = [len(setting.cells["time_to_target_s"].dropna()) for setting in settings]
+    reached = [len(setting.runs["time_to_target_s"].dropna()) for setting in settings]
     whole = sum(number == setting.of for number, setting in zip(reached, settings, strict=True))
     if whole == len(settings):
         return f"Every run reached {target}."
@@ -195,13 +195,13 @@ def rankings(study: StudyRecords) -> Iterator[dict[str, Any]]:
     settings = settings_of(study)
     if not study.target or len(settings) < 2:
         return
-    data_sets = list(dict.fromkeys(its.data_set for its in settings if len(its.cells)))
+    data_sets = list(dict.fromkeys(its.data_set for its in settings if len(its.runs)))
     for data_set in data_sets:
-        cells = {cell for its in settings if its.data_set == data_set for cell in its.cells["cell"]}
+        runs = {cell for its in settings if its.data_set == data_set for cell in its.runs["cell"]}
         part = replace(
             study,
-            cells=study.cells[study.cells["cell"].isin(cells)],
-            evaluations=study.evaluations[study.evaluations["cell"].isin(cells)],
+            runs=study.runs[study.runs["cell"].isin(runs)],
+            evaluations=study.evaluations[study.evaluations["cell"].isin(runs)],
             missing=study.missing[:0] if len(data_sets) > 1 else study.missing,
         )
         for cost in RECORDED:

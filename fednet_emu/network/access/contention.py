@@ -31,14 +31,14 @@ class WholeBand(RatedAccess):
 
     overlapping: ClassVar[bool] = True
 
-    threshold_db: float | None = None
+    sinr_threshold_db: float | None = None
     """Minimum SINR in dB at which a transmission carries bits in a fading block; the rate law may require a higher
     SINR. null for no threshold."""
 
     @property
     @override
     def threshold(self) -> float:
-        return 0.0 if self.threshold_db is None else db_to_linear(self.threshold_db)
+        return 0.0 if self.sinr_threshold_db is None else db_to_linear(self.sinr_threshold_db)
 
     @override
     def share(self, active: int) -> float:
@@ -128,13 +128,13 @@ class Noma(FullReuse):
 
     def _one_after_the_other(self, snr: Array) -> Allocation:
         turn = successive_cancellation(snr, 1.0, self.threshold, self.residual)
-        return Allocation(turn.sinr, 1.0, snr, None if self.threshold_db is None else turn.decoded)
+        return Allocation(turn.sinr, 1.0, snr, None if self.sinr_threshold_db is None else turn.decoded)
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         active = inputs.active
         turn = successive_cancellation(inputs.heard[0].T, inputs.noise[0][:, None], self.threshold, self.residual)
         sender = slice(None) if active.plain else active.sender[active.burst]
-        carries = None if self.threshold_db is None else turn.decoded.T[sender]
+        carries = None if self.sinr_threshold_db is None else turn.decoded.T[sender]
         return Allocation(turn.sinr.T[sender], _own_parts(inputs), inputs.own, carries)
 
 

@@ -395,12 +395,12 @@ class CohortBand:
         """Record a broadcast of the payload number `number` to `devices` [n], which must be in increasing order."""
         medium, n = self._medium, len(devices)
         ledger, radios, air_s = medium.ledger, medium.radios, (ended_ns - started_ns) / NS_PER_S
-        energy_j = medium.drawn_w(SERVER) * air_s + radios.transmit_j_per_bit * float(size_bit)
+        energy_j = medium.drawn_w(SERVER) * air_s + radios.tx_j_per_bit * float(size_bit)
         each_j, (snr, _) = np.zeros(n), self._links(devices)
-        if radios.receive_w is not None:
-            each_j = radios.receive_w.of(devices) * (ended_ns - started_ns) / NS_PER_S
-        if radios.receive_j_per_bit:
-            each_j = each_j + radios.receive_j_per_bit * float(size_bit)
+        if radios.rx_consumption_w is not None:
+            each_j = radios.rx_consumption_w.of(devices) * (ended_ns - started_ns) / NS_PER_S
+        if radios.rx_j_per_bit:
+            each_j = each_j + radios.rx_j_per_bit * float(size_bit)
         rx_energy_j = sum(each_j.tolist())
         if n > 1:
             ledger.receptions.extend(
@@ -529,7 +529,7 @@ class CohortBand:
         """
         medium, n, size_bit = self._medium, len(sent.device), sent.size_bit.astype(np.float64)
         ledger, radios = medium.ledger, medium.radios
-        energy_j = sent.power_w * sent.air_s + radios.transmit_j_per_bit * size_bit
+        energy_j = sent.power_w * sent.air_s + radios.tx_j_per_bit * size_bit
         zeros, lost = np.zeros(n), np.array([CODE[fate] for fate in fates])
         ledger.transfers.extend(
             direction=np.full(n, medium.kind), sender=sent.device, receiver=np.full(n, SERVER), receivers=np.ones(n),

@@ -35,14 +35,14 @@ class RadioLoads:
         first, load, radios = burst[0], self._batteries.load, self._radios
         if first.sender != SERVER:
             self._sending[first] = load(first.sender, SENDING, first.drawn_w, partial(self._lose, burst))
-            if radios.transmit_j_per_bit:
-                bits_w = radios.transmit_j_per_bit * _mean_bps(burst, first.power_s)
+            if radios.tx_j_per_bit:
+                bits_w = radios.tx_j_per_bit * _mean_bps(burst, first.power_s)
                 self._sent_bits[first] = load(first.sender, SENDING, bits_w, _lose_nothing)
         for leg in burst:
             if leg.receiver != SERVER:
                 self._receiving[leg] = load(leg.receiver, RECEIVING, self._power_w(leg), partial(self._lose, [leg]))
-                if radios.receive_j_per_bit:
-                    bits_w = radios.receive_j_per_bit * _mean_bps([leg], first.power_s)
+                if radios.rx_j_per_bit:
+                    bits_w = radios.rx_j_per_bit * _mean_bps([leg], first.power_s)
                     self._received_bits[leg] = load(leg.receiver, RECEIVING, bits_w, _lose_nothing)
 
     def follow(self, powers: Iterable[Power]) -> None:
@@ -58,11 +58,11 @@ class RadioLoads:
         change, radios = self._batteries.change, self._radios
         for burst, from_ns, bps in rates:
             if burst[0] in self._sent_bits:
-                powers_w = radios.transmit_j_per_bit * bps.max(axis=0)
+                powers_w = radios.tx_j_per_bit * bps.max(axis=0)
                 change(self._sent_bits[burst[0]], from_ns, powers_w.tolist())
             for leg, its_bps in zip(burst, bps, strict=True):
                 if leg in self._received_bits:
-                    change(self._received_bits[leg], from_ns, (radios.receive_j_per_bit * its_bps).tolist())
+                    change(self._received_bits[leg], from_ns, (radios.rx_j_per_bit * its_bps).tolist())
 
     def end(self, burst: Burst, energy_j: float, bits_j: float, now_ns: int) -> list[float]:
         """End the loads of a burst; return the energy in J of each receiver, apart from its energy per received bit.
@@ -85,12 +85,12 @@ class RadioLoads:
                 unload(load, own_j)
                 rx_energy_j[place] = own_j
             if leg in self._received_bits:
-                unload(self._received_bits.pop(leg), self._radios.receive_j_per_bit * leg.transmitted_bit)
+                unload(self._received_bits.pop(leg), self._radios.rx_j_per_bit * leg.transmitted_bit)
         return rx_energy_j
 
     def _power_w(self, leg: Transfer) -> float:
-        receive_w = self._radios.receive_w
-        return 0.0 if receive_w is None else receive_w[leg.receiver]
+        rx_consumption_w = self._radios.rx_consumption_w
+        return 0.0 if rx_consumption_w is None else rx_consumption_w[leg.receiver]
 
 
 def _mean_bps(legs: Burst, power_s: float) -> float:
@@ -115,17 +115,17 @@ class Radios:
     Attributes:
         sender: the radio of all senders.
         sending: power of each sending device in addition to its idle power; None if senders are base stations.
-        receive_w: power in W of each receiving device in addition to its idle power; None if the power is 0.
-        transmit_j_per_bit: energy in J per bit sent by a device, in addition to its power.
-        receive_j_per_bit: energy in J per bit received by a device, in addition to its power.
+        rx_consumption_w: power in W of each receiving device in addition to its idle power; None if the power is 0.
+        tx_j_per_bit: energy in J per bit sent by a device, in addition to its power.
+        rx_j_per_bit: energy in J per bit received by a device, in addition to its power.
         controlled: True if the transmit power is set separately for each link.
     """
 
     sender: Terminal
     sending: Sending | None = None
-    receive_w: PerDevice | None = None
-    transmit_j_per_bit: float = 0.0
-    receive_j_per_bit: float = 0.0
+    rx_consumption_w: PerDevice | None = None
+    tx_j_per_bit: float = 0.0
+    rx_j_per_bit: float = 0.0
     controlled: bool = False
 
     @cached_property

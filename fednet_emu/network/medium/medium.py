@@ -109,13 +109,13 @@ class Medium:
         self.patience = patience if timeout_s is None else None
         self._notice_ns = to_ns(min(NOTICE_S, MOST_S if timeout_s is None else timeout_s))
         self.timeout_ns = to_ns(LEAST_S if self.patience else MOST_S if timeout_s is None else timeout_s)
-        self.faults = Faults(presence, settings.loss, loss_key, self.band.numbers)
+        self.faults = Faults(presence, settings.message_loss, loss_key, self.band.numbers)
         self._powers_differ, self._full_w = radios.differ, radios.full_w
         self._stop, self._broadcasts = self.cancel, settings.broadcasts
         batteries = presence.batteries
         self._loads = None if batteries is None else RadioLoads(batteries, radios, self._lose)
         self._draws_differ = self._loads is not None or radios.differ
-        self._receives = self._loads is not None or radios.receive_w is not None or radios.receive_j_per_bit > 0
+        self._receives = self._loads is not None or radios.rx_consumption_w is not None or radios.rx_j_per_bit > 0
         is_plain = self._loads is None and self._serving is None and not self.is_delayed and not self.is_shared
         self._leave = self._end_alone if is_plain else self._end
 
@@ -478,11 +478,11 @@ class Medium:
         del self._on_air[leg]
         if self.faults.losing or leg.grant is not None:
             lost = leg.lost = self.faults.fate(leg)
-        energy_j, bits_j = leg.spent_j + leg.drawn_w * leg.power_s, radios.transmit_j_per_bit * transmitted_bit
-        if radios.receive_w is not None:
-            rx_energy_j = radios.receive_w[leg.receiver] * (now_ns - started_ns) / NS_PER_S
-        if radios.receive_j_per_bit:
-            rx_energy_j += radios.receive_j_per_bit * transmitted_bit
+        energy_j, bits_j = leg.spent_j + leg.drawn_w * leg.power_s, radios.tx_j_per_bit * transmitted_bit
+        if radios.rx_consumption_w is not None:
+            rx_energy_j = radios.rx_consumption_w[leg.receiver] * (now_ns - started_ns) / NS_PER_S
+        if radios.rx_j_per_bit:
+            rx_energy_j += radios.rx_j_per_bit * transmitted_bit
         ledger.energy_j += energy_j + bits_j + rx_energy_j
         ledger.sent_bit[kind] += size_bit if transmitted_bit >= size_bit else round(transmitted_bit)
         row = (  # a `TransferRow`
@@ -533,7 +533,7 @@ class Medium:
             reception_delay_ns = max(reception_delay_ns, own_ns)
         transmitted_bit, counts = max([leg.transmitted_bit for leg in burst]), type(first) is not FileTransfer
         energy_j = counts * (first.spent_j + first.drawn_w * first.power_s)
-        bits_j = counts * (self.radios.transmit_j_per_bit * transmitted_bit)
+        bits_j = counts * (self.radios.tx_j_per_bit * transmitted_bit)
         receives = counts and self._receives
         each_j = self._receive_j(burst, energy_j, bits_j, now_ns) if receives else [0.0] * len(burst)
         self.ledger.energy_j += energy_j + bits_j + sum(each_j)
@@ -556,13 +556,13 @@ class Medium:
         radios, span_ns = self.radios, now_ns - burst[0].started_ns
         if self._loads is not None:
             each_j = self._loads.end(burst, energy_j, bits_j, now_ns)
-        elif radios.receive_w is not None:
-            each_j = [radios.receive_w[leg.receiver] * span_ns / NS_PER_S for leg in burst]
+        elif radios.rx_consumption_w is not None:
+            each_j = [radios.rx_consumption_w[leg.receiver] * span_ns / NS_PER_S for leg in burst]
         else:
             each_j = [0.0] * len(burst)
-        if radios.receive_j_per_bit:
+        if radios.rx_j_per_bit:
             each_j = [
-                own_j + radios.receive_j_per_bit * leg.transmitted_bit for own_j, leg in zip(each_j, burst, strict=True)
+                own_j + radios.rx_j_per_bit * leg.transmitted_bit for own_j, leg in zip(each_j, burst, strict=True)
             ]
         return each_j
 

@@ -41,11 +41,11 @@ class ResourceBlocks(Planner):
     """Interference power relative to the noise power in each block, in dB; empty for no interference."""
     waterfall_db: float = 0.023
     """Waterfall threshold m in dB; an upload at the SINR x is lost with probability 1 - exp(-m / x)."""
-    upload_s: float | None = Field(None, gt=0)
+    max_upload_s: float | None = Field(None, gt=0)
     """Maximum airtime of an upload in s; null for no limit."""
-    delay_s: float | None = Field(None, gt=0)
+    max_delay_s: float | None = Field(None, gt=0)
     """Maximum total time of download and upload in s (gamma_T); null for no limit."""
-    energy_j: float | None = Field(None, gt=0)
+    max_energy_j: float | None = Field(None, gt=0)
     """Maximum energy in J of a device for computing and sending in a round (gamma_E); null for no limit."""
     assignment: Literal["most-samples", "random-blocks", "random", "least-error"] = "most-samples"
     """Assignment of blocks. most-samples: the method of the paper. The other values are baselines of the paper.
@@ -103,12 +103,12 @@ class ResourceBlocks(Planner):
     def _allowed(self, round_: Round, air_s: Array) -> Mask:
         drawn_w = round_.power_w / round_.amplifier_efficiency + round_.circuit_w
         allowed: Mask = np.isfinite(air_s)
-        if self.upload_s is not None:
-            allowed &= air_s <= self.upload_s
-        if self.delay_s is not None:
-            allowed &= round_.ready_s[:, None] + air_s <= self.delay_s
-        if self.energy_j is not None:
-            allowed &= round_.compute_j[:, None] + drawn_w[:, None] * air_s + round_.bits_j <= self.energy_j
+        if self.max_upload_s is not None:
+            allowed &= air_s <= self.max_upload_s
+        if self.max_delay_s is not None:
+            allowed &= round_.ready_s[:, None] + air_s <= self.max_delay_s
+        if self.max_energy_j is not None:
+            allowed &= round_.compute_j[:, None] + drawn_w[:, None] * air_s + round_.bits_j <= self.max_energy_j
         return allowed
 
 

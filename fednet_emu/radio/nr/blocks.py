@@ -134,7 +134,7 @@ class NrBlocks(Repeating):
     """Period of the channel reports in s, for `feedback: aged`."""
     delay_s: float = Field(default=_DELAY_S, ge=0)
     """Time in s from a measurement to the first block that uses its report, for `feedback: aged`."""
-    blocks: int | None = Field(default=None, gt=0, le=275)
+    resource_blocks: int | None = Field(default=None, gt=0, le=275)
     """Number of resource blocks in a slot, which determines the rounding of transport block sizes. Null takes the
     number of resource blocks of the channel or, if `subcarrier_spacing_khz` is null, 273 (a 100 MHz channel)."""
 
@@ -164,8 +164,8 @@ class NrBlocks(Repeating):
         return self.feedback == "olla"
 
     def in_blocks(self, blocks: int) -> NrBlocks:
-        """Return the rate model for `blocks` resource blocks; the model itself if its setting `blocks` is not null."""
-        return self if self.blocks else NrBlocks(**{**self.model_dump(), "blocks": blocks})
+        """Return the rate model for `blocks` resource blocks; the model itself if `resource_blocks` is not null."""
+        return self if self.resource_blocks else NrBlocks(**{**self.model_dump(), "resource_blocks": blocks})
 
     @property
     def lowest(self) -> tuple[float, float]:
@@ -214,7 +214,7 @@ class NrBlocks(Repeating):
     @cached_property
     def schemes(self) -> list[Curve]:
         """All schemes of the MCS table, in the order of the MCS index."""
-        blocks = self.blocks or _WIDE_BLOCKS
+        blocks = self.resource_blocks or _WIDE_BLOCKS
         halves_db = {int(row["mcs"]): float(row["snr_at_bler_0.5_db"]) for row in rows("nr_bler.csv", self.table)}
         found = []
         for row in rows("nr_mcs.csv", self.table):

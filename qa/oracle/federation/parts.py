@@ -223,7 +223,7 @@ class Line:
 
     def settle(self) -> bool:
         """Start, let leave, let arrive; whether anything did."""
-        emulator, settings = self.emulator, self.emulator.scenario.network.edges.backhaul
+        emulator, settings = self.emulator, self.emulator.scenario.network.edge_servers.backhaul
         if self.queue and self.queue[0].started_ns < 0:
             first = self.queue[0]
             first.started_ns = emulator.now_ns

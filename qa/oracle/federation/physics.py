@@ -39,7 +39,7 @@ def powers_of(scenario: Scenario) -> Powers:
     radio, computing = scenario.channel.device, scenario.devices.compute_energy
     amplifier_w = watt(radio.tx_power_dbm) / (radio.amplifier_efficiency or 1.0)
     computing_w = max(computing.active_w - radio.idle_w, 0.0)  # a measured power is that of the whole device
-    return Powers(computing_w, amplifier_w, radio.circuit_w, radio.receive_w, radio.idle_w)
+    return Powers(computing_w, amplifier_w, radio.circuit_w, radio.rx_consumption_w, radio.idle_w)
 
 
 def watt(dbm: float) -> float:
@@ -163,13 +163,15 @@ class Physics:
         """Whether the count-th message of a link is lost by chance: by what was planned, or at random."""
         sender, receiver = (self.names.get(end, end) for end in ends)
         key = mix(mix(self.streams.key("loss", kind), sender + 1), receiver + 1)
-        loss = getattr(self.scenario.network, kind).loss
+        loss = getattr(self.scenario.network, kind).message_loss
         return uniform(mix(key, 1), count) < error or uniform(key, count) < getattr(loss, "probability", 0.0)
 
     def backhaul_erased(self, edge: int, up: bool, count: int) -> bool:
         """The same on the backhaul."""
         key = mix(mix(self.streams.key("loss", "backhaul"), edge), int(up))
-        return uniform(key, count) < getattr(self.scenario.network.edges.backhaul.loss, "probability", 0.0)
+        return uniform(key, count) < getattr(
+            self.scenario.network.edge_servers.backhaul.message_loss, "probability", 0.0
+        )
 
     def gain(self, device: int, now_ns: int) -> float:
         """Fading of an uplink now, of mean 1: none, or Rayleigh."""

@@ -104,7 +104,7 @@ def resource_blocks(physics: Physics, planner: Any, invited: list[int]) -> Plans
             error[k, block] = 1 - math.exp(-(10 ** (planner.waterfall_db / 10)) / sinr)
             energy_j = powers.computing_w * physics.compute_s[k]
             energy_j += (powers.amplifier_w + powers.circuit_w) * air_s[k, block]
-            allowed = air_s[k, block] <= (planner.upload_s or 1e300) and energy_j <= (planner.energy_j or 1e300)
+            allowed = air_s[k, block] <= (planner.max_upload_s or 1e300) and energy_j <= (planner.max_energy_j or 1e300)
             worth[k, block] = 1 - error[k, block] if allowed else 0.0
     seats = [*range(planner.blocks), *[-1] * len(invited)]
     ways = (dict(zip(invited, seats, strict=False)) for seats in set(permutations(seats, len(invited))))

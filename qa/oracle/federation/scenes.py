@@ -11,7 +11,7 @@ PLANNERS = (
     {"kind": "fedl", "j_per_s": 0.1},
     {"kind": "fedl", "j_per_s": 10.0, "margin_db": 3.0},
     {"kind": "resource-blocks", "blocks": 2, "inr_db": [3.0, -2.0], "waterfall_db": -3.0},
-    {"kind": "resource-blocks", "blocks": 4, "waterfall_db": 3.0, "energy_j": 0.004},
+    {"kind": "resource-blocks", "blocks": 4, "waterfall_db": 3.0, "max_energy_j": 0.004},
 )
 
 
@@ -91,7 +91,7 @@ def channel(rng: Random, kind: str) -> dict[str, Any]:
 def terminal(rng: Random, dbm: float, height_m: float) -> dict[str, Any]:
     """A radio."""
     power = {"amplifier_efficiency": rng.choice((1.0, 0.4)), "circuit_w": rng.choice((0.0, 0.1))}
-    power |= {"receive_w": rng.choice((0.0, 0.3)), "idle_w": rng.choice((0.0, 0.05))} if height_m < 2 else {}
+    power |= {"rx_consumption_w": rng.choice((0.0, 0.3)), "idle_w": rng.choice((0.0, 0.05))} if height_m < 2 else {}
     return {"tx_power_dbm": dbm, "noise_figure_db": 7.0, "height_m": height_m, **power}
 
 
@@ -118,12 +118,12 @@ def network(rng: Random, kind: str) -> dict[str, Any]:
         found["overhead"] = {"kind": "header", "header_bit": rng.choice((80, 320))}
     for way in [found["downlink"], *([found["uplink"]] if kind != "over the air" else [])]:
         if rng.random() < 0.3:
-            way["loss"] = {"kind": "random", "probability": 0.3}
+            way["message_loss"] = {"kind": "random", "probability": 0.3}
         if rng.random() < 0.7:
             way["timeout_s"] = rng.choice((0.0005, 60.0, 60.0, 2000.0))
     if kind == "edges":
         found["cells"] = {"kind": "list", "xy_m": [[-60, 0], [60, 0], [0, 80]][: rng.randint(1, 3)]}
-        found["edges"] = {"backhaul": backhaul(rng)}
+        found["edge_servers"] = {"backhaul": backhaul(rng)}
     return found
 
 
@@ -133,7 +133,7 @@ def backhaul(rng: Random) -> dict[str, Any]:
         "rate_bps": rng.choice((None, 1e5, 1e6)),
         "delay_s": rng.choice((0.0, 0.003)),
         "energy_j_per_bit": 1e-6,
-        "loss": {"kind": "random", "probability": 0.4} if rng.random() < 0.5 else "none",
+        "message_loss": {"kind": "random", "probability": 0.4} if rng.random() < 0.5 else "none",
     }
 
 

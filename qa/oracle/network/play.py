@@ -245,16 +245,16 @@ def access_of(world: World) -> Access:
         case "ofdma":
             return Ofdma.model_validate({"subchannels": places, "scheduler": world.scheduler})
         case "noma":
-            return Noma(threshold_db=threshold_db, residual=world.residual, max_senders=places)
+            return Noma(sinr_threshold_db=threshold_db, residual=world.residual, max_senders=places)
         case "shared":
-            return FullReuse(threshold_db=threshold_db, max_senders=places)
+            return FullReuse(sinr_threshold_db=threshold_db, max_senders=places)
         case "slotted-aloha":
             assert world.slot_ns is not None
             assert threshold_db is not None
             return SlottedAloha(slot_s=world.slot_ns / 1e9, probability=world.probability, capture_db=threshold_db)
         case _:
             turns = "coloured" if world.coloured else "cluster"
-            return SpatialReuse(turns=turns, interference=world.interference, threshold_db=threshold_db)
+            return SpatialReuse(turns=turns, interference=world.interference, sinr_threshold_db=threshold_db)
 
 
 def law_of(law: Law) -> RateLaw:

@@ -156,8 +156,8 @@ def test_a_broadcast_is_one_transmission_to_all_that_lack_the_same() -> None:
     "more",
     [
         (
-            "network.uplink.loss={kind: random, probability: 0.4}",
-            "network.downlink.loss={kind: random, probability: 0.4}",
+            "network.uplink.message_loss={kind: random, probability: 0.4}",
+            "network.downlink.message_loss={kind: random, probability: 0.4}",
         ),
         ("algorithm.cohort=2",),
         ("devices.availability={kind: windows, devices: {3: [[0, 0.02], [0.06, 1000]]}}",),
@@ -288,7 +288,7 @@ def test_a_resumed_run_goes_on_with_the_weights_that_it_had(tmp_path: Path) -> N
 
 def test_trained_adapters_are_kept_where_nothing_arrives() -> None:
     """Their B is added to W, beyond the ranks of the devices too; the function stays."""
-    module, lossy = adapted(), {"uplink": {"loss": {"kind": "random", "probability": 0.999999}}}
+    module, lossy = adapted(), {"uplink": {"message_loss": {"kind": "random", "probability": 0.999999}}}
     run = fe.run(
         {**SCENARIO, "algorithm": flora(ranks=[1]), "network": lossy},
         data=two_owners(), model=module, progress=False,

@@ -281,7 +281,7 @@ def test_the_story_of_two_steps() -> None:
 
 def test_what_is_lost_is_not_counted() -> None:
     """Half of the uploads are lost: every step still has its three updates, and those that were lost are told."""
-    loss = "network.uplink.loss={kind: random, probability: 0.5}"
+    loss = "network.uplink.message_loss={kind: random, probability: 0.5}"
     fed = run_small(fedbuff(buffer_size=3), loss, "stop.rounds=20", timing_only=True)
     rounds = fed.ledger.frame("rounds")
 

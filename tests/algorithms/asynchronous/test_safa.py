@@ -172,7 +172,7 @@ def test_an_arrival_at_the_very_deadline_counts() -> None:
 
 def test_who_lost_its_upload_trains_on() -> None:
     """A tolerable device that is not at work gets nothing new: it starts to train from what it trained last."""
-    loss = "network.uplink.loss={kind: random, probability: 0.5}"
+    loss = "network.uplink.message_loss={kind: random, probability: 0.5}"
     fed = run_small(safa(1.0, 4), loss, "stop.rounds=30", timing_only=True)
     frames = fed.ledger.frames()
     computes, downlinks = frames["computes"], frames["transfers"].query("direction == 'downlink'")

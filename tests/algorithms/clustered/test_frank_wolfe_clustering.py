@@ -151,7 +151,7 @@ def test_private_parameters_are_nobody_elses() -> None:
 
 def test_lost_uplinks_leave_the_last_word() -> None:
     """When nothing arrives the server keeps what it knows: weights and clusters stay as they began."""
-    lost = "network.uplink.loss={kind: random, probability: 0.999999}"
+    lost = "network.uplink.message_loss={kind: random, probability: 0.999999}"
     fed = run_small(*TOY, "stop.rounds=20", lost, graph(alpha=0.01))
     weights = frame(fed, "weights")
 
@@ -171,7 +171,7 @@ def test_the_gap_ends_the_run() -> None:
 
 def test_silence_is_not_convergence() -> None:
     """With a tolerance a run in which nothing arrives goes on: that no model moved says nothing about the models."""
-    lost = "network.uplink.loss={kind: random, probability: 0.999999}"
+    lost = "network.uplink.message_loss={kind: random, probability: 0.999999}"
     fed = run_small(*TOY, "stop.rounds=5", lost, graph(alpha=0.01, tolerance=1e-3))
 
     assert fed.round == 5

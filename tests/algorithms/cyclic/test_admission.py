@@ -207,7 +207,7 @@ PLACES = {
     "cancellation": (
         *SIXTEEN,
         RATE.format(2),
-        "network.uplink.access={kind: noma, threshold_db: 2, residual: 0.001}",
+        "network.uplink.access={kind: noma, sinr_threshold_db: 2, residual: 0.001}",
         "devices.placement={kind: disc, radius_m: 150}",
     ),
     "seven cells": (*SIXTEEN, *CELLS, RATE.format(3), "network.uplink.access=full-reuse"),
@@ -215,7 +215,7 @@ PLACES = {
         *SIXTEEN,
         *CELLS,
         RATE.format(3),
-        "network.uplink.access={kind: noma, threshold_db: 3, residual: 0}",
+        "network.uplink.access={kind: noma, sinr_threshold_db: 3, residual: 0}",
     ),
 }
 ALGORITHM = "algorithm={{kind: cyclic-fedavg, lr: 0.1, structure: {{kind: interference, {}}}}}"

@@ -114,8 +114,8 @@ def test_what_the_theory_does_not_cover(settings, says):
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        (("network.uplink.loss={kind: random, probability: 0.3}",), "network.uplink.loss: random"),
-        (("network.downlink.loss={kind: random, probability: 0.3}",), "network.downlink.loss: random"),
+        (("network.uplink.message_loss={kind: random, probability: 0.3}",), "network.uplink.message_loss: random"),
+        (("network.downlink.message_loss={kind: random, probability: 0.3}",), "network.downlink.message_loss: random"),
         (("devices.availability={kind: periodic, on_s: 5, off_s: 5}",), "devices.availability: "),
         (
             ("channel.rate={kind: fixed, bit_rate_bps: 1e6, threshold_db: -5}", "channel.fading={kind: rayleigh}"),
@@ -138,7 +138,7 @@ def test_bounds_are_refused_where_messages_can_be_lost(settings, named):
 
 def test_losses_without_bounds_are_nobodys_business():
     """The same networks are accepted without the bound, and the bound on networks that lose nothing."""
-    lossy = "network.uplink.loss={kind: random, probability: 0.3}"
+    lossy = "network.uplink.message_loss={kind: random, probability: 0.3}"
 
     assert list(small_scenario(*BOUNDED, lossy, "algorithm.bounds=false").contradictions()) == []
     assert list(small_scenario(*BOUNDED).contradictions()) == []

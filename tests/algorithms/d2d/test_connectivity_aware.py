@@ -64,9 +64,9 @@ def fedavg_of_all(count: int) -> FedAvg:
 
 
 LOSSY = (
-    "network.sidelink.loss={kind: random, probability: 0.3}",
-    "network.uplink.loss={kind: random, probability: 0.3}",
-    "network.downlink.loss={kind: random, probability: 0.3}",
+    "network.sidelink.message_loss={kind: random, probability: 0.3}",
+    "network.uplink.message_loss={kind: random, probability: 0.3}",
+    "network.downlink.message_loss={kind: random, probability: 0.3}",
 )
 
 
@@ -83,7 +83,7 @@ def test_columns_sum_to_one_in_every_round(losses: Sequence[str]) -> None:
 
 def test_a_push_that_nobody_hears_is_a_push() -> None:
     """Twelve senders a round are counted at 60 % loss of the sidelink, as many as the ledger has broadcasts of."""
-    fed = clusters_of("stop.rounds=5", "network.sidelink.loss={kind: random, probability: 0.6}")
+    fed = clusters_of("stop.rounds=5", "network.sidelink.message_loss={kind: random, probability: 0.6}")
     fed.run(algorithm())
     transfers = fed.ledger.frame("transfers")
 

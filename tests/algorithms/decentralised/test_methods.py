@@ -43,7 +43,7 @@ HOUSE = [*ring(6), (0, 3), (1, 4)]
 """Six devices with two or three neighbours each."""
 ONE_WAY = [*ring(6), (0, 2), (3, 1), (5, 3)]
 """A directed ring with three chords."""
-LOSSY = "loss: {kind: random, probability: 0.25}"
+LOSSY = "message_loss: {kind: random, probability: 0.25}"
 OF_FIVE = [*ring(5), (0, 2)]
 
 
@@ -193,7 +193,7 @@ def test_push_sum_in_the_air(rounds: int, error: float) -> None:
 def test_losses_keep_the_mean_where_both_drop_what_either_lacks() -> None:
     """Steps of nothing from the second round on: `drop-pair` keeps the mean, `keep-own-weight` does not."""
     step = "lr: 0.5, batch_size: null, lr_schedule: {kind: step, every_rounds: 1, gamma: 1e-12}"
-    links, c = sidelink(ring(8), more="loss: {kind: random, probability: 0.4}"), np.arange(8.0)
+    links, c = sidelink(ring(8), more="message_loss: {kind: random, probability: 0.4}"), np.arange(8.0)
     means, worst = {}, {}
     for kind in (
         "d-psgd, on_lost_message: drop-pair",

@@ -33,7 +33,7 @@ SGD = "lr: 0.2, batch_size: 8, local_epochs: 2"
 FEDMD = f"algorithm={{kind: fedmd, cohort: 3, {SGD}, distil_epochs: 2, distil_lr: 0.5}}"
 FEDDF = f"algorithm={{kind: feddf, cohort: 3, {SGD}, distil_epochs: 2, distil_lr: 0.5}}"
 FEDPROTO = f"algorithm={{kind: fedproto, cohort: 3, {SGD}, pull: 0.7}}"
-LOSSY = "network.uplink.loss={kind: random, probability: 0.3}"
+LOSSY = "network.uplink.message_loss={kind: random, probability: 0.3}"
 ROUNDS = 4
 Loss = Callable[[Tensor, Tensor, np.ndarray], Tensor]
 """From scores and features of a batch and its rows, the loss."""

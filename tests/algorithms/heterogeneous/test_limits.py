@@ -281,8 +281,8 @@ def test_a_larger_q_makes_losses_more_even() -> None:
 
 WORK = {"lr": 0.05, "batch_size": 8, "local_epochs": "null", "local_steps": 3}
 TROUBLES = {
-    "loss": "network.uplink.loss={{kind: random, probability: 0.4}}",
-    "loss of both": "network={{uplink: {{loss: {some}}}, downlink: {{loss: {some}}}}}",
+    "loss": "network.uplink.message_loss={{kind: random, probability: 0.4}}",
+    "loss of both": "network={{uplink: {{message_loss: {some}}}, downlink: {{message_loss: {some}}}}}",
     "deadline": "algorithm.deadline_s={deadline_s}",
     "departures": (
         "devices.availability={{kind: windows, devices: "
@@ -362,7 +362,7 @@ def test_the_servers_h_stays_the_mean(trouble: str, monkeypatch: pytest.MonkeyPa
 
 def test_nothing_arrives_and_nothing_changes() -> None:
     """When every upload is lost, memories stay the shared zero and the model is bit for bit the initial one."""
-    lost = "network.uplink.loss={kind: random, probability: 0.999999}"
+    lost = "network.uplink.message_loss={kind: random, probability: 0.999999}"
     for watch, setting in METHODS.values():
         fed, seen = watched(watch, "devices.count=4", "stop.rounds=3", setting, lost)
         assert len({id(memory) for memory in seen.by_round.values()}) == 1

@@ -40,7 +40,7 @@ ON_THE_MOVE = (
     "devices.region={kind: disc, radius_m: 80}",
     "devices.mobility={kind: random-direction, min_speed_m_s: 20, max_speed_m_s: 30, mean_leg_s: 20}",
     "devices.speed.flop_per_s=1e3",
-    "network.uplink.loss={kind: random, probability: 0.1}",
+    "network.uplink.message_loss={kind: random, probability: 0.1}",
     "stop.rounds=8",
 )
 
@@ -79,7 +79,7 @@ def test_the_means_by_hand() -> None:
 
 LIMITS = {
     "one station": ("data.n_samples=83",),
-    "one station, losses": ("data.n_samples=83", "network.uplink.loss={kind: random, probability: 0.3}"),
+    "one station, losses": ("data.n_samples=83", "network.uplink.message_loss={kind: random, probability: 0.3}"),
     "three stations": THREE_STATIONS,
     "three stations, handovers": ON_THE_MOVE,
 }
@@ -195,7 +195,7 @@ def test_a_round_in_closed_form(k2: int, timing_only: bool) -> None:
 
     Messages on the backhaul have headers, too. With B bits, R bit/s and e J/bit the backhaul sends 2 B and takes 2 B e.
     """
-    backhaul = "network.edges.backhaul={rate_bps: 1e5, delay_s: 0.01, energy_j_per_bit: 1e-6}"
+    backhaul = "network.edge_servers.backhaul={rate_bps: 1e5, delay_s: 0.01, energy_j_per_bit: 1e-6}"
     algorithm = (
         f"algorithm={{kind: hier-favg, cohort: 4, lr: 0.1, batch_size: null, local_steps: 2, edge_rounds: {k2}}}"
     )
@@ -234,7 +234,7 @@ def test_an_edge_server_without_devices_gets_the_model_and_sends_nothing() -> No
 @pytest.mark.parametrize("retries", [0, 2])
 def test_what_the_backhaul_loses_is_sent_again_so_often_and_no_more(retries: int) -> None:
     """With every message lost nobody is invited, each edge server is sent 1 + retries messages, and the model stays."""
-    lost = "network.edges.backhaul={rate_bps: 1e6, loss: {kind: random, probability: 0.9999999}}"
+    lost = "network.edge_servers.backhaul={rate_bps: 1e6, message_loss: {kind: random, probability: 0.9999999}}"
     ours, fed = trained(lost, hier(f"backhaul_retries: {retries}"))
 
     assert torch.equal(ours, fed.task.model.initial())
@@ -245,7 +245,7 @@ def test_what_the_backhaul_loses_is_sent_again_so_often_and_no_more(retries: int
 
 def test_a_lossy_backhaul_leaves_out_edge_servers_and_goes_on() -> None:
     """Half of the messages lost and none sent again: some rounds have both edge servers, some one, some none."""
-    lost = "network.edges.backhaul.loss={kind: random, probability: 0.5}"
+    lost = "network.edge_servers.backhaul.message_loss={kind: random, probability: 0.5}"
     fed = trained(*THREE_STATIONS, lost, hier("edge_rounds: 1, backhaul_retries: 0"), "stop.rounds=40")[1]
 
     assert set(fed.ledger.rounds.column("invited").tolist()) == {0, 2, 4}
@@ -286,7 +286,7 @@ def detours(fed: Federation) -> list[tuple[int, int, float]]:
 
 def test_an_upload_after_a_handover_takes_the_detour_over_the_cloud() -> None:
     """From the station that it reaches up to the cloud and down to the one that waits for it: two messages each."""
-    delay = "network.edges.backhaul={delay_s: 0.25}"
+    delay = "network.edge_servers.backhaul={delay_s: 0.25}"
     fed = trained(*ON_THE_MOVE, delay, hier("edge_rounds: 2"))[1]
     messages, handed_over = fed.ledger.frame("backhaul"), detours(fed)
     sent = {(row.edge, row.direction, round(row.requested_s, 9)) for row in messages.itertuples()}
@@ -332,19 +332,23 @@ def test_edge_servers_are_where_the_signal_is_strongest() -> None:
 
 def test_no_other_algorithm_takes_a_backhaul() -> None:
     """It would never be used; the message says what to do."""
-    [(path, what)] = small_scenario("network.edges={}").contradictions()
+    [(path, what)] = small_scenario("network.edge_servers={}").contradictions()
 
-    assert path == ("network", "edges")
+    assert path == ("network", "edge_servers")
     assert "the algorithm fedavg has no edge servers" in what
     assert what.endswith("leave it out, or choose hier-favg")
-    assert list(small_scenario("network.edges={}", hier()).contradictions()) == []
+    assert list(small_scenario("network.edge_servers={}", hier()).contradictions()) == []
 
 
 def test_without_a_backhaul_it_takes_the_ideal_one() -> None:
-    """`edges: null`, `edges: {}` and a backhaul without limits have one event log."""
+    """`edge_servers: null`, `edge_servers: {}` and a backhaul without limits have one event log."""
     digests = {
         run_small(hier(), *given, timing_only=True).ledger.event_digest()
-        for given in ((), ("network.edges={}",), ("network.edges={backhaul: {rate_bps: null, delay_s: 0}}",))
+        for given in (
+            (),
+            ("network.edge_servers={}",),
+            ("network.edge_servers={backhaul: {rate_bps: null, delay_s: 0}}",),
+        )
     }
 
     assert len(digests) == 1

@@ -18,7 +18,7 @@ from fednet_emu.testing import run_small, small_federation, small_scenario
 AFL = "algorithm={kind: afl, lr: 0.2, lr_lambda: 0.1, batch_size: null}"
 DRFA = "algorithm={kind: drfa, cohort: 3, local_steps: 4, lr: 0.1, lr_lambda: 0.02, batch_size: 5}"
 UNICAST = "network.downlink.mode=unicast"
-LOSSY = tuple(f"network.{kind}.loss={{kind: random, probability: 0.3}}" for kind in ("uplink", "downlink"))
+LOSSY = tuple(f"network.{kind}.message_loss={{kind: random, probability: 0.3}}" for kind in ("uplink", "downlink"))
 
 
 def test_weights_climb_by_hand() -> None:

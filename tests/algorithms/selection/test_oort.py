@@ -315,7 +315,7 @@ def test_it_goes_on_from_a_checkpoint_file(selection: str) -> None:
     assert frames.keys() == expected.keys()
     for name in frames:
         pd.testing.assert_frame_equal(frames[name], expected[name], check_exact=True)
-    assert last.ledger.asked == whole.ledger.asked
+    assert last.ledger.invited == whole.ledger.invited
 
 
 @pytest.mark.parametrize("selection", sorted(KINDS))
@@ -381,7 +381,7 @@ def test_what_was_seen_is_recorded() -> None:
 
 def test_losses_and_reports_of_lost_uploads_are_not_known() -> None:
     """A device whose uploads are all lost stays unexplored, so that its share of exploration is not spent on others."""
-    lossy = "network.uplink.loss={kind: random, probability: 0.999999}"
+    lossy = "network.uplink.message_loss={kind: random, probability: 0.999999}"
     fed = run_small("algorithm.cohort=2", "algorithm.selection=oort", lossy, "stop.rounds=5", timing_only=True)
 
     assert not fed.learner.nominal  # nothing was read
@@ -397,11 +397,11 @@ def test_round_robin_is_fair_and_best_channel_is_not() -> None:
         for kind in ("round-robin", "best-channel")
     )
 
-    assert dict(fair.ledger.asked) == dict.fromkeys(range(10), 2)
+    assert dict(fair.ledger.invited) == dict.fromkeys(range(10), 2)
     rates_bps = np.array([k.expected_rate_bps for k in fast.devices()])
-    out = sorted(set(range(10)) - set(fast.ledger.asked))
+    out = sorted(set(range(10)) - set(fast.ledger.invited))
     assert out
-    assert rates_bps[list(fast.ledger.asked)].min() > rates_bps[out].max()
+    assert rates_bps[list(fast.ledger.invited)].min() > rates_bps[out].max()
 
 
 @pytest.mark.parametrize(("compression", "model_bit"), [("none", 320), ("float16", 160)])

@@ -105,7 +105,7 @@ def test_round_robin_goes_around() -> None:
 
     expected = [sorted(number % 10 for number in range(3 * t, 3 * t + 3)) for t in range(10)]
     assert [sorted(own) for _, own in asked.groupby("round")["device"]] == expected
-    view = known(4, 2, 5, last_asked=[4, 2, 3, 4], asked=[2, 1, 2, 2])
+    view = known(4, 2, 5, last_invited=[4, 2, 3, 4], invited=[2, 1, 2, 2])
     assert list(RoundRobin().choose(view)) == [1, 2]
 
 
@@ -181,11 +181,11 @@ class Favourites(Selection):
 def test_a_rule_of_ones_own_is_asked_and_checked() -> None:
     """A class of a user takes part as an object; numbers that nobody can be asked by are named."""
     fed = run_small("algorithm.cohort=2", timing_only=True)
-    assert fed.ledger.asked.total() == 6
+    assert fed.ledger.invited.total() == 6
     own = "{kind: 'tests.algorithms.selection.test_rules:Favourites', numbers: %s}"
 
     fed = run_small("algorithm.selection=" + own % "[3, 1]", timing_only=True)
-    assert dict(fed.ledger.asked) == {1: 3, 3: 3}
+    assert dict(fed.ledger.invited) == {1: 3, 3: 3}
     with pytest.raises(ScenarioError, match=r"algorithm.selection: chooses a device twice, got \[1, 1\]"):
         run_small("algorithm.selection=" + own % "[1, 1]", timing_only=True)
     with pytest.raises(ScenarioError, match="device 7, which is away or has no samples"):

@@ -32,8 +32,8 @@ UNEVEN = (
 )
 """Five devices of unequal speeds and numbers of samples, and a server that is no faster than two of them."""
 LOSSY = (
-    "network.uplink.loss={kind: random, probability: 0.08}",
-    "network.downlink.loss={kind: random, probability: 0.08}",
+    "network.uplink.message_loss={kind: random, probability: 0.08}",
+    "network.downlink.message_loss={kind: random, probability: 0.08}",
 )
 
 

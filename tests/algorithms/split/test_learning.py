@@ -59,7 +59,7 @@ def test_the_order_of_service_matters_in_v2_only() -> None:
 
 def test_a_step_of_psl_whose_parts_are_all_lost_is_the_server_s_alone() -> None:
     """One device at a time, many of whose uploads are lost: its part stays what it was, the server's has moved."""
-    lossy = "network.uplink.loss={kind: random, probability: 0.3}"
+    lossy = "network.uplink.message_loss={kind: random, probability: 0.3}"
     fed, found = trained(*UNEVEN, lossy, splitfed("psl", cohort=1, retries=0))
     its = Oracle(fed)
     its.cohorts = [list(range(5))] * 5
@@ -81,7 +81,7 @@ def test_steps_follow_the_schedule(variant: str) -> None:
 
 def test_who_has_lost_a_message_of_psl_sends_no_more_in_the_round() -> None:
     """Without retries a device's lost activations or part are the last that it sends until the next round."""
-    lossy = "network.uplink.loss={kind: random, probability: 0.2}"
+    lossy = "network.uplink.message_loss={kind: random, probability: 0.2}"
     frames = timed(*UNEVEN, lossy, splitfed("psl", retries=0), "stop.rounds=12").ledger.frames()
     ups = frames["transfers"][frames["transfers"]["receiver"] == -1].sort_values("requested_s", kind="stable")
     ups = ups.assign(round=frames["rounds"]["ended_s"].searchsorted(ups["requested_s"], side="right"))
@@ -93,7 +93,7 @@ def test_who_has_lost_a_message_of_psl_sends_no_more_in_the_round() -> None:
 
 def test_the_server_of_psl_computes_the_batches_that_have_come() -> None:
     """Its work in each step is a whole number of samples: the labels and activations that arrived for the step."""
-    lossy = "network.uplink.loss={kind: random, probability: 0.3}"
+    lossy = "network.uplink.message_loss={kind: random, probability: 0.3}"
     fed = timed(*UNEVEN, lossy, splitfed("psl", cohort=5, retries=0))
     frames = fed.ledger.frames()
     cut = cuts_of(fed.task.model)[0]
@@ -518,7 +518,7 @@ def test_a_late_device_is_left_out_on_both_sides() -> None:
 
 def test_a_lost_gradient_ends_the_round_of_its_device() -> None:
     """Without retries nobody sends anything after a loss until the next round; with retries the message goes again."""
-    lossy = ("network.downlink.loss={kind: random, probability: 0.1}", "network.downlink.mode=unicast")
+    lossy = ("network.downlink.message_loss={kind: random, probability: 0.1}", "network.downlink.mode=unicast")
     for retries in (0, 1):
         fed = timed(*UNEVEN, *lossy, "stop.rounds=4", splitfed("v1", cohort=5, retries=retries))
         rounds = fed.ledger.frame("rounds")

@@ -366,7 +366,7 @@ def test_pgf_without_latex_is_a_mistake_in_words(two, tmp_path, monkeypatch):
         ({"devices.count": 10}, "devices = 10"),
         ({"devices.straggler.factor": 40}, "straggler.factor = 40"),
         ({"devices.speed.flop_per_s": 2e7}, "20 MFLOP/s"),
-        ({"network.uplink.loss": "none"}, "uplink.loss = none"),
+        ({"network.uplink.message_loss": "none"}, "uplink.message loss = none"),
         ({"training.tf32": True}, "tf32 = true"),
         ({"algorithm.lr": 0.05}, "algorithm.lr = 0.05"),
     ],

@@ -32,7 +32,7 @@ Runs = dict[str, list[tuple[list[float], list[float]]]]
 
 def view_of(runs: Runs, target: float | None = None, data_sets: Sequence[str] = ("",)) -> StudyRecords:
     """A study of one axis `air`, whose runs take 1 Mbit and 2 J a second."""
-    parts, cells = [], []
+    parts, rows = [], []
     for air, seeds in runs.items():
         for seed, (times_s, scores) in enumerate(seeds):
             keys = {"air": air, "seed": seed, "cell": f"{air}{seed}"}
@@ -44,11 +44,11 @@ def view_of(runs: Runs, target: float | None = None, data_sets: Sequence[str] = 
             reached = time_s[score >= target].min(initial=math.inf) if target is not None else math.inf
             needed = reached if math.isfinite(reached) else math.nan
             names = ("time_to_target_s", "bits_to_target", "energy_to_target_j")
-            cells.append({**keys, "status": "done", "accuracy": score[-1], "loss": 1 - score[-1],
+            rows.append({**keys, "status": "done", "accuracy": score[-1], "loss": 1 - score[-1],
                           "simulated_s": time_s[-1], "total_bit": time_s[-1] * 1e6, "energy_j": 2 * time_s[-1],
                           **dict(zip(names, (needed, needed * 1e6, needed * 2), strict=True)), **unknown})  # fmt: skip
     goal = {} if target is None else {"accuracy": target}
-    known = pd.DataFrame(cells).assign(data_set=data_sets if len(data_sets) > 1 else data_sets[0])
+    known = pd.DataFrame(rows).assign(data_set=data_sets if len(data_sets) > 1 else data_sets[0])
     return StudyRecords("story", {"air": list(runs)}, goal, pd.concat(parts), known, ())
 
 
@@ -57,11 +57,11 @@ def grid_of(axes: dict[str, list]) -> StudyRecords:
     levels = {str(each): dict(zip(axes, each, strict=True)) for each in itertools.product(*axes.values())}
     view = view_of({name: [SHORT, LONG] for name in levels}, 0.5)
     columns = {axis: {name: its[axis] for name, its in levels.items()} for axis in axes}
-    cells, evaluations = (
+    runs, evaluations = (
         table.assign(**{axis: table["air"].map(of_name) for axis, of_name in columns.items()})
-        for table in (view.cells, view.evaluations)
+        for table in (view.runs, view.evaluations)
     )
-    return replace(view, axes=axes, cells=cells, evaluations=evaluations)
+    return replace(view, axes=axes, runs=runs, evaluations=evaluations)
 
 
 AXES = {
@@ -71,8 +71,8 @@ AXES = {
     "devices.straggler.factor": [1.5, 40],
     "devices.speed.flop_per_s": [2e7],
     "devices.placement.radius_m": [100, 1500],
-    "network.uplink.loss": ["none"],
-    "network.downlink.loss": ["none"],
+    "network.uplink.message_loss": ["none"],
+    "network.downlink.message_loss": ["none"],
     "training.tf32": [True],
     "algorithm.lr": [0.05],
     "server.lr": [1.0],
@@ -303,7 +303,7 @@ def test_energy_is_weighed_against_time():
     """Each setting is its mean energy and time to the target; a line joins those that none beats in both."""
     view = view_of({"a": [LONG], "b": [LONG], "c": [LONG], "d": [LONG]}, 0.5)
     spent = {"time_to_target_s": [1.0, 2.0, 3.0, 2.0], "energy_to_target_j": [9.0, 4.0, 5.0, 4.0]}
-    figure = study_figures(replace(view, cells=view.cells.assign(**spent)))["front-energy-time"]
+    figure = study_figures(replace(view, runs=view.runs.assign(**spent)))["front-energy-time"]
     numbers = numbers_of(figure)
 
     assert numbers["front"].tolist() == [True, True, False, True]
@@ -343,7 +343,7 @@ def test_the_figure_and_the_page_have_one_front():
         "lost": [([0.0, 0.5, 1.0], [0.1, 0.6, 0.7])],
     }
     view = view_of(runs, 0.5)
-    view.cells.loc[view.cells["air"] == "lost", "status"] = "diverged"
+    view.runs.loc[view.runs["air"] == "lost", "status"] = "diverged"
     told = pareto(view, settings_of(view))["rounds"]
     of_page = {
         cost: {(told["setting"][place], told["accuracy"][place]) for place in told["fronts"][f"{column}:accuracy"]}
@@ -376,7 +376,7 @@ def test_final_scores_are_those_of_the_runs():
     view = view_of({"a": [LONG] * 3, "b": [LONG] * 3})
     assert "final" not in study_figures(view)
 
-    view.cells["worst_accuracy"] = [0.5, 0.6, 0.7, 0.1, 0.9, 0.8]
+    view.runs["worst_accuracy"] = [0.5, 0.6, 0.7, 0.1, 0.9, 0.8]
     figure = study_figures(view)["final"]
     (axes,) = figure.axes
     runs, means, cut = (

@@ -16,7 +16,11 @@ from fednet_emu.draw.page.run import NOT_RECORDED, SCRIPTS, run_document, timeli
 from fednet_emu.records.reasons import REASONS
 from fednet_emu.records.rows import KINDS
 
-CHANGES = ["stop.rounds=6", "network.uplink.loss={kind: random, probability: 0.2}", "channel.device.receive_w=0.1"]
+CHANGES = [
+    "stop.rounds=6",
+    "network.uplink.message_loss={kind: random, probability: 0.2}",
+    "channel.device.rx_consumption_w=0.1",
+]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from fednet_emu.analysis.scales import first_reached
 from fednet_emu.analysis.settings import Names, data_set_names, failures_text
 from fednet_emu.analysis.statistics import band, even_costs, mean_interval
 from fednet_emu.analysis.study import StudyRecords
-from fednet_emu.draw.page.study_page import cells_table, left_out, study_document
+from fednet_emu.draw.page.study_page import left_out, runs_table, study_document
 
 AXES = {"access": ["tdma", "ofdma"], "size": [1, 2]}
 SECONDS = {"tdma": 2.0, "ofdma": 1.0}
@@ -46,7 +46,7 @@ def evaluations(access, size, seed, rounds):
 @pytest.fixture
 def story():
     """A study with two accesses, two sizes and three seeds; size 2 never reaches 0.55, and one cell of it failed."""
-    rows, cells, missing = [], [], []
+    rows, runs, missing = [], [], []
     for access, size, seed in itertools.product(*AXES.values(), range(3)):
         run = evaluations(access, size, seed, 10)
         keys = {"access": access, "size": size, "seed": seed, "cell": run["cell"][0]}
@@ -55,7 +55,7 @@ def story():
             continue
         last = run.iloc[-1][["simulated_s", "uplink_bit", "total_bit", "energy_j", "loss", "accuracy"]].to_dict()
         rows.append(run)
-        cells.append(
+        runs.append(
             {
                 **keys,
                 "status": "done",
@@ -66,7 +66,7 @@ def story():
             }
         )
     lost = pd.DataFrame(missing)
-    tables = pd.concat(rows, ignore_index=True), pd.DataFrame(cells), list(lost["cell"])
+    tables = pd.concat(rows, ignore_index=True), pd.DataFrame(runs), list(lost["cell"])
     return StudyRecords("story", AXES, {"accuracy": 0.55}, *tables, lost)
 
 
@@ -80,17 +80,17 @@ def column(columns, name):
 
 
 def test_cells_are_those_of_the_table_and_the_failed_ones(story, document):
-    """Finished cells have the numbers of the table, a failed one its reason and no number."""
+    """Finished runs have the numbers of the table, a failed one its reason and no number."""
     view = story
-    cells = document["cells"]
+    runs = document["runs"]
 
-    assert column(cells, "accuracy") == pytest.approx([*view.cells["accuracy"], np.nan], nan_ok=True)
-    assert column(cells, "time_to_target_s") == pytest.approx([*view.cells["time_to_target_s"], np.nan], nan_ok=True)
-    assert column(cells, "status")[-1] == "failed"
-    assert column(cells, "reason")[-1] == "took longer than 1 s"
-    assert column(cells, "seed").tolist() == [*view.cells["seed"], 2]
-    assert [each["name"] for each in cells][:4] == ["access", "size", "seed", "status"]
-    assert "attack_success" not in cells_table(view), "nobody was attacked"
+    assert column(runs, "accuracy") == pytest.approx([*view.runs["accuracy"], np.nan], nan_ok=True)
+    assert column(runs, "time_to_target_s") == pytest.approx([*view.runs["time_to_target_s"], np.nan], nan_ok=True)
+    assert column(runs, "status")[-1] == "failed"
+    assert column(runs, "reason")[-1] == "took longer than 1 s"
+    assert column(runs, "seed").tolist() == [*view.runs["seed"], 2]
+    assert [each["name"] for each in runs][:4] == ["access", "size", "seed", "status"]
+    assert "attack_success" not in runs_table(view), "nobody was attacked"
 
 
 def test_curves_are_means_of_steps(document):
@@ -137,7 +137,7 @@ def test_who_never_reached_the_target_is_a_failure_and_no_zero(story, document):
     assert (tdma["reached"], tdma["of"], tdma["failures"]) == (0, 3, "2 runs never got there, 1 run failed")
     assert np.isnan(tdma["costs"]["time_to_target_s"]["mean"])
     assert np.isnan(tdma["costs"]["time_to_target_s"]["values"]).all()
-    expected = view.cells[(view.cells["access"] == "tdma") & (view.cells["size"] == 1)]["time_to_target_s"]
+    expected = view.runs[(view.runs["access"] == "tdma") & (view.runs["size"] == 1)]["time_to_target_s"]
     assert first["costs"]["time_to_target_s"]["mean"] == pytest.approx(expected.mean())
     assert (first["reached"], first["failures"]) == (3, "")
     assert "2 of 4 settings reached accuracy 0.55 on every seed, 2 on none." in document["words"]
@@ -190,7 +190,7 @@ def test_sentences_say_who_never_got_there(document):
 def test_what_is_too_much_to_compare_is_left_out_and_said():
     """Of six levels, each is compared with the first and with the next; of 30 x 20 places, none."""
     small = StudyRecords("small", {"a": list(range(6))}, {}, pd.DataFrame(), pd.DataFrame({"seed": [0] * 6}), [])
-    large = replace(small, axes={"a": list(range(30)), "b": list(range(20))}, cells=pd.DataFrame({"seed": [0] * 600}))
+    large = replace(small, axes={"a": list(range(30)), "b": list(range(20))}, runs=pd.DataFrame({"seed": [0] * 600}))
 
     assert level_pairs(small.axes["a"]) == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (0, 2), (0, 3), (0, 4), (0, 5)]
     assert compared_axes(small) == ["a"]
@@ -218,14 +218,14 @@ def test_fronts_leave_out_what_has_learnt_nothing(story, document):
     assert set(rounds["setting"][rounds["fronts"]["total_bit:accuracy"]]) == {0.0, 2.0}
     view = story
     idle = view.evaluations.assign(accuracy=0.1)
-    view = StudyRecords("idle", view.axes, {}, idle, view.cells, view.unfinished, view.missing)
+    view = StudyRecords("idle", view.axes, {}, idle, view.runs, view.unfinished, view.missing)
     assert len(study_document(view)["pareto"]["rounds"]["setting"]) == 0
 
 
 def test_data_sets_never_share_a_front(story):
-    """The cells of tdma learn another data set: it has a front of its own, although ofdma is faster."""
+    """The runs of tdma learn another data set: it has a front of its own, although ofdma is faster."""
     view = story
-    view.cells["data_set"] = np.where(view.cells["access"] == "tdma", "mnist", "digits")
+    view.runs["data_set"] = np.where(view.runs["access"] == "tdma", "mnist", "digits")
     told = study_document(view)["pareto"]
     on = told["rounds"]["fronts"]["simulated_s:accuracy"]
 
@@ -238,7 +238,7 @@ def test_fronts_of_two_costs_are_about_reaching_the_target(story, document):
     """Only settings that reached it on every seed have a point, which is their mean cost."""
     view = story
     ends = document["pareto"]["ends"]
-    means = view.cells.groupby(["access", "size"], sort=False)["time_to_target_s"].mean()
+    means = view.runs.groupby(["access", "size"], sort=False)["time_to_target_s"].mean()
 
     assert ends["setting"].tolist() == [0, 2]
     assert ends["simulated_s"] == pytest.approx([means["tdma", 1], means["ofdma", 1]])
@@ -248,7 +248,7 @@ def test_fronts_of_two_costs_are_about_reaching_the_target(story, document):
 def test_settings_of_which_a_run_diverged_are_on_no_front(story):
     """Its scores before that were good, but who takes the setting may end with nothing."""
     view = story
-    view.cells.loc[view.cells["cell"] == "ofdma-1-0", "status"] = "diverged"
+    view.runs.loc[view.runs["cell"] == "ofdma-1-0", "status"] = "diverged"
     told = study_document(view)["pareto"]
 
     assert 2.0 not in told["rounds"]["setting"]
@@ -258,7 +258,7 @@ def test_settings_of_which_a_run_diverged_are_on_no_front(story):
 def test_what_is_told_first_keeps_data_sets_apart(story, document):
     """With one data set, the ends of each axis are compared; an axis that changes the data set is not told about."""
     view = story
-    view.cells["data_set"] = np.where(view.cells["access"] == "tdma", "mnist", "digits")
+    view.runs["data_set"] = np.where(view.runs["access"] == "tdma", "mnist", "digits")
     apart = study_document(view)["words"]
 
     assert "No seed reaches accuracy 0.55 with both tdma and ofdma in every place." in document["words"]

@@ -34,7 +34,7 @@ from fednet_emu.results.run import Run
 Trace = Any
 FAST = {"kind": "random-direction", "min_speed_m_s": 100, "max_speed_m_s": 200, "mean_leg_s": 5}
 STORIES: dict[str, tuple[str, int, dict[str, Any]]] = {
-    "turns with losses": ("quickstart", 4, {"network.uplink.loss": {"kind": "random", "probability": 0.2}}),
+    "turns with losses": ("quickstart", 4, {"network.uplink.message_loss": {"kind": "random", "probability": 0.2}}),
     "together": ("quickstart", 4, {"network.uplink.access": "ofdma", "network.downlink.mode": "unicast"}),
     "a deadline": ("quickstart", 4, {"algorithm.deadline_s": 0.5}),
     "asynchronous": ("aspire_digits", 30, {}),

@@ -367,7 +367,7 @@ def test_a_run_has_one_clock_and_the_same_model_in_both_engines(kind):
     }
     settings = (f"algorithm={{kind: {kind}, cohort: 3, lr: 0.05, local_epochs: 1, batch_size: 8{more.get(kind, '')}, "
                 "dp_sgd: {clip_norm: 0.5, noise_multiplier: 1}}",
-                "network.uplink.loss={kind: random, probability: 0.2}")  # fmt: skip
+                "network.uplink.message_loss={kind: random, probability: 0.2}")  # fmt: skip
     serial, batched = run_small(*settings), run_small(*settings, "training.engine=batched")
     assert len({fed.ledger.event_digest() for fed in (serial, batched, run_small(*settings, timing_only=True))}) == 1
     ones, others = ([fed.latest] if not isinstance(fed.latest, list) else fed.latest for fed in (serial, batched))

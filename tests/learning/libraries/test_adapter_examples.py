@@ -101,7 +101,7 @@ def test_other_bands_are_timed_without_training(data, tmp_path):
     assert list(table.index) == list(rates["BANDS_MHZ"])
     assert set(table["rounds_to_target"]) == {2}
     for name in ("time_to_target_s", "bits_to_target", "energy_to_target_j"):
-        assert table.loc[1.0, name] == study.cells[name].iloc[0]
+        assert table.loc[1.0, name] == study.runs[name].iloc[0]
     settings = {**TINY, "model.adapters.rank": 2, "channel.bandwidth_hz": 2e5}
     other = fe.run(scenario, settings=settings, **options).evaluations
     assert other["loss"].tolist() == study.evaluations["loss"].tolist()

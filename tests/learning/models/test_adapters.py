@@ -281,7 +281,7 @@ def downlinks(fed: Federation) -> list[Any]:
 
 def test_each_device_is_sent_the_base_once():
     """With its first message that arrives, whatever was lost before; no upload has it."""
-    lossy = ("network.downlink.loss={kind: random, probability: 0.4}", "network.downlink.mode=unicast")
+    lossy = ("network.downlink.message_loss={kind: random, probability: 0.4}", "network.downlink.mode=unicast")
     fed = run_small(*SHIPPED, *lossy, "stop.rounds=12")
     has, whole = set(), 0
     for message in downlinks(fed):

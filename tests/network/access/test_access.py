@@ -132,7 +132,7 @@ def test_transfers_share_the_port_equally_whatever_the_radio_says(cell):
 
 def test_a_broadcast_passes_the_port_once(cell):
     """Three receivers in 1 s."""
-    world = cell(Ethernet(port_bps=10e6), multicast=True, receive_w=0.5)
+    world = cell(Ethernet(port_bps=10e6), multicast=True, rx_consumption_w=0.5)
     found = world.play(*((0.0, device, 10 * MBIT) for device in range(3)))
 
     assert [each.ended_s for each in found] == [1.0, 1.0, 1.0]
@@ -141,7 +141,7 @@ def test_a_broadcast_passes_the_port_once(cell):
 
 def test_rounds_over_a_wire_take_the_bits_over_the_speed_of_the_port():
     """Four devices, 320 bit: 3.2 us down, 720 us of training, 12.8 us up; bits have their energy, power has none."""
-    bits = "channel.device.transmit_j_per_bit=1e-6"
+    bits = "channel.device.tx_j_per_bit=1e-6"
     fed = run_small(*BOTH, bits, OUTAGE, "channel.device.circuit_w=5", "stop.rounds=2", timing_only=True)
     fed.close()
     found = fed.ledger.frame("transfers")
@@ -250,7 +250,7 @@ def climbed_s(begun_s, size_bit, blocks):
 
 def played_s(cell, begun_s, blocks=51, size_bit=SQUEEZENET_BIT, snr=1e6):
     """Ends in s of such transfers on the air."""
-    law = NrBlocks(blocks=blocks, feedback="olla")
+    law = NrBlocks(resource_blocks=blocks, feedback="olla")
     its = cell(SEVEN_TO_TWO, law, snr=[snr] * len(begun_s), bandwidth_hz=blocks * 360e3)
     return [d.ended_s for d in its.play(*((at_s, n, size_bit) for n, at_s in enumerate(begun_s)))]
 
@@ -284,7 +284,7 @@ def test_a_transfer_keeps_its_place_when_others_end(cell):
 
 def test_a_device_that_moves_goes_on_climbing():
     """Ten windows of a second, two seconds out of reach, and half a second at MCS 28, to which it has climbed."""
-    law, sizes = NrBlocks(blocks=51, feedback="olla"), sizes_bit(51)
+    law, sizes = NrBlocks(resource_blocks=51, feedback="olla"), sizes_bit(51)
     first_bit = sum(sizes[min(9 + window, 28)] * SLOTS_PER_S / 10 for window in range(10))
     size_bit = round(first_bit + sizes[28] * SLOTS_PER_S / 2)
 
@@ -295,7 +295,7 @@ def test_a_device_that_moves_goes_on_climbing():
 
 def test_downloads_climb_too():
     """Two at once from one base station, which has seven slots in ten."""
-    law, bands = NrBlocks(blocks=51, feedback="olla"), {"bandwidth_hz": 51 * 360e3}
+    law, bands = NrBlocks(resource_blocks=51, feedback="olla"), {"bandwidth_hz": 51 * 360e3}
     its = medium_of(SEVEN_TO_TWO, law, HandMadeLinks([1e6] * 2), 2, way="downlink", down=True, **bands)
     sent = [its.send(-1, device, Message(None, 3.5 * SQUEEZENET_BIT // 1, 0)) for device in (0, 1)]
     its.clock.run()
@@ -306,7 +306,7 @@ def test_downloads_climb_too():
 
 def test_a_link_too_weak_for_mcs_6_carries_nothing_below_four_attempts(cell):
     """OpenAirInterface goes no lower: 6 dB below the SNR of MCS 6 with a copy in four arriving."""
-    law = NrBlocks(blocks=51, feedback="olla", margin_db=0)
+    law = NrBlocks(resource_blocks=51, feedback="olla", margin_db=0)
 
     assert law.min_sinr == pytest.approx(10**0.0172 / 4)
     assert law.rate_bps(0.99 * law.min_sinr, 1.0) == 0.0

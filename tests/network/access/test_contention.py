@@ -37,9 +37,9 @@ SCHEMES = [
     Ofdma(scheduler="equal-finish"),
     Noma(),
     Noma(residual=0.1, max_senders=3),
-    Noma(threshold_db=-200.0),
+    Noma(sinr_threshold_db=-200.0),
     FullReuse(),
-    FullReuse(max_senders=2, threshold_db=-30.0),
+    FullReuse(max_senders=2, sinr_threshold_db=-30.0),
     SlottedAloha(slot_s=0.001, capture_db=-3.0),
     SlottedAloha(slot_s=0.02, probability=0.3, capture_db=-3.0),
 ]
@@ -95,8 +95,8 @@ def test_cancellation_reaches_the_sum_capacity(cell, snr):
 
 def test_who_cannot_be_decoded_waits_for_the_others_to_end(cell):
     """At a threshold of 0 dB, 10 over 3 is decoded and then 3; 3 over 2.9 is not, nor is 2.9 under it, for ever."""
-    fine = cell(Noma(threshold_db=0.0), CAPACITY, snr=[10.0, 3.0]).play((0.0, 0, MBIT), (0.0, 1, MBIT))
-    stuck = cell(Noma(threshold_db=0.0), CAPACITY, snr=[3.0, 2.9], timeout_s=2.0)
+    fine = cell(Noma(sinr_threshold_db=0.0), CAPACITY, snr=[10.0, 3.0]).play((0.0, 0, MBIT), (0.0, 1, MBIT))
+    stuck = cell(Noma(sinr_threshold_db=0.0), CAPACITY, snr=[3.0, 2.9], timeout_s=2.0)
 
     assert [delivery.lost for delivery in fine] == ["", ""]
     assert [delivery.lost for delivery in stuck.play((0.0, 0, MBIT), (0.0, 1, MBIT))] == ["timeout", "timeout"]
@@ -125,7 +125,7 @@ def test_interference_can_lose_a_fixed_rate(cell):
 
 def test_a_sender_does_not_disturb_itself(cell):
     """Two uplinks of one device share its band: both need twice the time of one, where everybody sends at once."""
-    for access in (FullReuse(), Noma(threshold_db=0.0)):
+    for access in (FullReuse(), Noma(sinr_threshold_db=0.0)):
         deliveries = cell(access, CAPACITY, snr=[3.0]).play((0.0, 0, MBIT), (0.0, 0, MBIT))
 
         assert [delivery.ended_s for delivery in deliveries] == pytest.approx([1.0, 1.0], abs=2e-9)

@@ -242,7 +242,7 @@ def test_last_blocks_of_different_devices_fail_independently(down):
 
 def test_a_20_mhz_cell_has_its_published_rate(cell):
     """51 blocks at MCS 28 in two slots of ten: 16.39 Mbit/s, here of five devices together."""
-    law = NrBlocks(blocks=51)
+    law = NrBlocks(resource_blocks=51)
     access = NrGrants(pattern="DDDDDDDSUU", target_bler=0)
     its = cell(access, law, snr=[1e6] * 5, bandwidth_hz=51 * 360e3)
 

@@ -258,7 +258,7 @@ def outcomes(
     asked=st.lists(requests, min_size=1, max_size=12),
     cancelled=st.lists(cancellings, max_size=6),
     until_ns=instants | st.just(10**13),
-    access=st.sampled_from([Tdma(), Ofdma(subchannels=1), FullReuse(max_senders=1, threshold_db=-3.0)]),
+    access=st.sampled_from([Tdma(), Ofdma(subchannels=1), FullReuse(max_senders=1, sinr_threshold_db=-3.0)]),
     law=st.sampled_from([Shannon(), FixedRate(bit_rate_bps=3e6, threshold_db=-1.0), FixedRate(bit_rate_bps=1e5)]),
     coherence_s=st.sampled_from([0.0001, 0.0435, math.inf]),
     timeout_s=st.sampled_from([None, 0.004, 0.05, 3600.0]),
@@ -266,17 +266,29 @@ def outcomes(
     availability=st.sampled_from([Always(), Always(), Windows(devices={0: [[0.005, 0.02]], 2: [[0.0, 0.003]]})]),
     way=st.sampled_from(["uplink", "downlink"]),
     radios=st.sampled_from(["plain", "bits"]),
-    receive_w=st.sampled_from([0.0, 0.1]),
+    rx_consumption_w=st.sampled_from([0.0, 0.1]),
 )
 def test_whatever_is_asked_and_cancelled_the_books_are_those_of_exact_walks(
-    snr, asked, cancelled, until_ns, access, law, coherence_s, timeout_s, loss, availability, way, radios, receive_w
+    snr,
+    asked,
+    cancelled,
+    until_ns,
+    access,
+    law,
+    coherence_s,
+    timeout_s,
+    loss,
+    availability,
+    way,
+    radios,
+    rx_consumption_w,
 ):
     """Equal rows in equal order, deliveries in order and time, energies, bits, and transfers that nobody heard of."""
     fading = NoFading() if math.isinf(coherence_s) else Rayleigh(coherence_s=coherence_s)
-    bits = PlainRadios(full_w=0.2, transmit_j_per_bit=1e-7, receive_j_per_bit=2e-7) if radios == "bits" else None
+    bits = PlainRadios(full_w=0.2, tx_j_per_bit=1e-7, rx_j_per_bit=2e-7) if radios == "bits" else None
     general, turns = outcomes(
         snr, asked, cancelled, until_ns, access=access, law=law, fading=fading, timeout_s=timeout_s, loss=loss,
-        availability=availability, way=way, radios=bits, receive_w=receive_w,
+        availability=availability, way=way, radios=bits, rx_consumption_w=rx_consumption_w,
     )  # fmt: skip
 
     assert turns == general

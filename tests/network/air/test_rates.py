@@ -232,8 +232,8 @@ def test_the_recording_is_that_of_the_end_that_is_a_device(ends):
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 SCHEMES = (
-    Ofdma(), Ofdma(subchannels=2), FullReuse(), FullReuse(max_senders=3, threshold_db=-15.0), Noma(),
-    Noma(threshold_db=-10.0, residual=0.1), NrGrants(),
+    Ofdma(), Ofdma(subchannels=2), FullReuse(), FullReuse(max_senders=3, sinr_threshold_db=-15.0), Noma(),
+    Noma(sinr_threshold_db=-10.0, residual=0.1), NrGrants(),
 )  # fmt: skip
 LONG_NS = 5 * 10**9
 """By then nearly all that can end has ended; what cannot, far out of reach, has blocks of fading up to the end."""
@@ -289,7 +289,7 @@ def outcomes(
     timeout_s=st.sampled_from([None, 0.004, 0.05, 3600.0]),
     loss=st.sampled_from([NoLoss(), RandomLoss(probability=0.3)]),
     availability=st.sampled_from([Always(), Always(), Windows(devices={0: [[0.005, 0.02]], 2: [[0.0, 0.003]]})]),
-    radios=st.sampled_from([None, PlainRadios(full_w=0.2, transmit_j_per_bit=1e-7, receive_j_per_bit=2e-7)]),
+    radios=st.sampled_from([None, PlainRadios(full_w=0.2, tx_j_per_bit=1e-7, rx_j_per_bit=2e-7)]),
     tcp=st.booleans(),
 )
 def test_whatever_is_asked_and_cancelled_both_airs_write_the_same_books(

@@ -65,7 +65,7 @@ def test_a_broadcast_ends_with_its_slowest_receiver(cell, access):
 @BOTH_AIRS
 def test_every_receiver_draws_power_while_it_receives(cell, access):
     """Three receivers of a broadcast at 0.5 W draw 1.5 W until the slowest has it; its sender's draw is apart."""
-    world = cell(access, CAPACITY, snr=SNR, multicast=True, receive_w=0.5)
+    world = cell(access, CAPACITY, snr=SNR, multicast=True, rx_consumption_w=0.5)
     world.play(*((0.25, device, MBIT) for device in range(3)))
 
     airtime_s = MBIT / rate_bps(1.0)
@@ -263,7 +263,7 @@ GONE = Delivery(0, 0, None, 0, 0.0, math.nan, 0.0, "deadline")
 @examples(40)
 @given(
     access=st.sampled_from(
-        [Tdma(), FullReuse(max_senders=1, threshold_db=3.0), Noma(max_senders=1, threshold_db=-2.0)]
+        [Tdma(), FullReuse(max_senders=1, sinr_threshold_db=3.0), Noma(max_senders=1, sinr_threshold_db=-2.0)]
     ),
     law=st.sampled_from([CAPACITY, Shannon(), FixedRate(bit_rate_bps=3e6, threshold_db=2.0)]),
     coherence_s=st.sampled_from([0.001, 0.0435, math.inf]),
@@ -289,9 +289,9 @@ def test_a_lone_sender_gets_what_the_general_path_gives(cell, access, law, coher
 @pytest.mark.parametrize(
     "access",
     [
-        FullReuse(max_senders=1, threshold_db=40.0),
-        FullReuse(threshold_db=40.0),
-        Noma(threshold_db=40.0),
+        FullReuse(max_senders=1, sinr_threshold_db=40.0),
+        FullReuse(sinr_threshold_db=40.0),
+        Noma(sinr_threshold_db=40.0),
         SlottedAloha(slot_s=0.001, capture_db=40.0),
     ],
 )
@@ -306,7 +306,7 @@ def test_a_threshold_holds_for_a_lone_sender(cell, access):
 
 def test_a_threshold_holds_where_clusters_do_not_disturb_each_other(cell):
     """Reuse without interference walks each link alone, above the same threshold."""
-    world = cell(SpatialReuse(interference=False, threshold_db=40.0), CAPACITY, snr=(794.0, 1e5))
+    world = cell(SpatialReuse(interference=False, sinr_threshold_db=40.0), CAPACITY, snr=(794.0, 1e5))
     weak, strong = (world.medium.send(device, SERVER, Message("x", MBIT, 0)) for device in (0, 1))
     world.clock.run()
 
@@ -317,7 +317,9 @@ def test_a_fading_block_below_the_threshold_carries_nothing(cell):
     """One sender at 0 dB and a threshold of its mean: only blocks above it count, so it takes longer than without."""
     fading = Rayleigh(coherence_s=0.01)
     ends_s = [
-        play(cell(FullReuse(threshold_db=threshold_db), CAPACITY, fading, snr=(1.0,)), (0.0, 0, 100_000))[0][0].ended_s
+        play(cell(FullReuse(sinr_threshold_db=threshold_db), CAPACITY, fading, snr=(1.0,)), (0.0, 0, 100_000))[0][
+            0
+        ].ended_s
         for threshold_db in (None, 0.0)
     ]
 

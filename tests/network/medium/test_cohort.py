@@ -55,7 +55,7 @@ def test_a_band_with_a_request_is_not_idle():
 def test_uploads_that_are_not_certain_are_no_cohort(setting):
     """Batteries, delays, planned or limited shares of the band; a plain uplink is one, and one that loses uploads."""
     assert CohortBand(uplink()).uploads
-    assert CohortBand(uplink("network.uplink.loss={kind: random, probability: 0.1}")).uploads
+    assert CohortBand(uplink("network.uplink.message_loss={kind: random, probability: 0.1}")).uploads
     assert not CohortBand(uplink(setting)).uploads
 
 

@@ -251,7 +251,7 @@ def test_bursts_of_one_sender_share_its_power(cell):
 @pytest.mark.parametrize("start_s", [0.0, 5.0])
 def test_a_receiver_draws_power_only_during_the_transfer(cell, start_s):
     """1 Mbit at 1 Mbit/s takes a second, and half a watt of a receiver half a joule, whenever it begins."""
-    world = cell(receive_w=0.5)
+    world = cell(rx_consumption_w=0.5)
     world.play((start_s, 0, 1_000_000))
 
     assert world.rows["rx_energy_j"].tolist() == pytest.approx([0.5])

@@ -159,8 +159,8 @@ def test_who_has_no_block_is_not_asked():
     round_ = random_round(1, 3, PRACTICAL)
 
     assert ResourceBlocks(blocks=1).plan(round_).share.nonzero()[0].size == 1
-    assert not ResourceBlocks(upload_s=1e-9).plan(round_).share.any()
-    assert not ResourceBlocks(energy_j=1e-9).plan(round_).share.any()
+    assert not ResourceBlocks(max_upload_s=1e-9).plan(round_).share.any()
+    assert not ResourceBlocks(max_energy_j=1e-9).plan(round_).share.any()
 
 
 @pytest.mark.parametrize("efficiency", [1.0, 0.25])
@@ -170,8 +170,8 @@ def test_a_limit_of_energy_counts_what_the_amplifier_draws(efficiency):
     air_s = round_.size_bit / (1e6 * np.log2(1 + round_.snr[0]))
     due_j = round_.compute_j[0] + (round_.power_w[0] / efficiency + 0.05) * air_s
 
-    assert ResourceBlocks(blocks=1, energy_j=1.001 * due_j).plan(round_).share.all()
-    assert not ResourceBlocks(blocks=1, energy_j=0.999 * due_j).plan(round_).share.any()
+    assert ResourceBlocks(blocks=1, max_energy_j=1.001 * due_j).plan(round_).share.all()
+    assert not ResourceBlocks(blocks=1, max_energy_j=0.999 * due_j).plan(round_).share.any()
 
 
 @examples(15)
@@ -250,7 +250,7 @@ def chen_round(distance_m, rng=None):
 def chen_planner(blocks, **more):
     """Limits of 0.5 s for download and upload and of 3 mJ; thresholds of 1.08."""
     inr_db = tuple(10 * np.log10(1e-6 * x / 1e-14) for x in CHEN_BLOCKS[blocks])
-    limits = {"delay_s": 0.5, "energy_j": 0.003, "waterfall_db": 10 * np.log10(1.08)}
+    limits = {"max_delay_s": 0.5, "max_energy_j": 0.003, "waterfall_db": 10 * np.log10(1.08)}
     return ResourceBlocks(blocks=blocks, block_hz=1e6, inr_db=inr_db, **limits, **more)
 
 

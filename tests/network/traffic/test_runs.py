@@ -125,8 +125,8 @@ def test_the_same_files_without_the_federation() -> None:
 
 
 LOSSES = (
-    "network.uplink.loss={kind: random, probability: 0.3}",
-    "network.downlink.loss={kind: random, probability: 0.3}",
+    "network.uplink.message_loss={kind: random, probability: 0.3}",
+    "network.downlink.message_loss={kind: random, probability: 0.3}",
 )
 GRANTS = "network.uplink.access=nr-grants", "network.downlink.access=nr-grants"
 
@@ -270,7 +270,7 @@ def test_a_study_ranks_settings_by_the_delay_of_other_users(tmp_path: Path) -> N
         scenario, grid={"network.slices": [{"fl": {"priority": 1}}, {"others": {"priority": 1}}]}, seeds=[1, 2],
         out=tmp_path / "study", target={"loss": 5.0},
     )  # fmt: skip
-    known = study.cells.groupby("network.slices")["neighbours_p95_s"].mean()
+    known = study.runs.groupby("network.slices")["neighbours_p95_s"].mean()
     assert known.notna().all()
     best = study.best(minimise="neighbours")
     assert best.minimised == "neighbours"

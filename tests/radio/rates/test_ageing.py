@@ -14,7 +14,7 @@ from fednet_emu.radio.nr.blocks import NrBlocks
 from fednet_emu.radio.rates.ergodic import ErgodicRate
 
 SLOT_S = 5e-4
-LAW = NrBlocks(margin_db=0, blocks=51, feedback="aged")
+LAW = NrBlocks(margin_db=0, resource_blocks=51, feedback="aged")
 FADINGS = [Rayleigh(), Rician(k_db=6), Nakagami(m=2.5), CombinedRician(k_db=3, branches=4)]
 NAMES = ["rayleigh", "rician", "nakagami", "four antennas"]
 
@@ -175,7 +175,7 @@ def test_a_channel_uses_the_aged_mean_and_narrows_by_it():
     whole, parts = off.medium_rate(), channel.medium_rate()
 
     assert isinstance(whole, AgedRate)
-    assert whole.law.blocks == 51
+    assert whole.law.resource_blocks == 51
     assert isinstance(channel.medium_fading, NoFading)
     assert parts.rate_bps(0.01, channel.usable_hz) > 5 * whole.rate_bps(0.01, channel.usable_hz)
     assert parts.rate_bps(100.0, channel.usable_hz) == whole.rate_bps(100.0, channel.usable_hz)

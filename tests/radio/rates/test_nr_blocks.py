@@ -19,7 +19,7 @@ from fednet_emu.radio.rates.shannon import Shannon
 from tests.quick import examples
 
 REFERENCE = Path(__file__).parents[1] / "reference"
-IN_20_MHZ = NrBlocks(margin_db=0, blocks=51)
+IN_20_MHZ = NrBlocks(margin_db=0, resource_blocks=51)
 WIDTH_HZ = 51 * 360e3
 PATH_LOSS = {"kind": "log-distance", "exponent": 3}
 
@@ -82,7 +82,7 @@ def test_a_staircase_is_too_low_just_below_a_threshold():
 def test_peak_rates_of_uplinks(row):
     """The highest scheme of each table, one layer: the size of its block, in a fifth of the slots, without errors."""
     blocks = int(row["prb"])
-    law = NrBlocks(table=int(row["mcs_table"]), blocks=blocks)
+    law = NrBlocks(table=int(row["mcs_table"]), resource_blocks=blocks)
 
     peak_bps = law.rate_bps(1e6, blocks * 360e3) / 5
 
@@ -93,7 +93,7 @@ def test_peak_rates_of_uplinks(row):
 @given(st.sampled_from([1, 2, 3]), st.floats(0.01, 0.4), st.floats(-25, 45), st.floats(0, 10))
 def test_more_power_never_lowers_the_rate(table, target, snr_db, more_db):
     """Any table and target, from below the lowest scheme to above the highest."""
-    law = NrBlocks(table=table, target_bler=target, blocks=51)
+    law = NrBlocks(table=table, target_bler=target, resource_blocks=51)
 
     rates_bps = law.rates_bps(10 ** (np.array([snr_db, snr_db + more_db]) / 10), 1e6)
 
@@ -103,7 +103,7 @@ def test_more_power_never_lowers_the_rate(table, target, snr_db, more_db):
 def test_scalar_and_vector_follow_one_law():
     """One link or many, below, within and above the schemes."""
     sinr = np.array([0.0, 1e-4, 0.06, 0.0701, 0.3, 1.0, 33.3, 1e3, 1e9])
-    law = NrBlocks(blocks=106)
+    law = NrBlocks(resource_blocks=106)
 
     scalar_bps = [law.rate_bps(float(one), 1e6) for one in sinr]
 
@@ -123,14 +123,14 @@ def test_four_copies_of_a_block_add_up():
 
 def test_a_margin_moves_the_law():
     """Two decibels more for the same rate."""
-    moved = NrBlocks(margin_db=2, blocks=51)
+    moved = NrBlocks(margin_db=2, resource_blocks=51)
 
     assert moved.rate_bps(10**1.2, 1e6) == pytest.approx(IN_20_MHZ.rate_bps(10.0, 1e6), rel=1e-4)
 
 
 def test_a_target_trades_errors_for_speed():
     """From 0 to 18 dB one error in a thousand is 2 to 8 % faster than one in ten, each of which is sent again."""
-    careful = NrBlocks(margin_db=0, target_bler=0.001, blocks=51)
+    careful = NrBlocks(margin_db=0, target_bler=0.001, resource_blocks=51)
     sinr = 10 ** (np.linspace(0, 18, 200) / 10)
 
     gain = careful.rates_bps(sinr, 1.0).mean() / IN_20_MHZ.rates_bps(sinr, 1.0).mean()
@@ -157,10 +157,12 @@ def test_a_channel_says_how_many_blocks():
         law = Channel(**{**channel, **change}).medium_rate()
         return law.rate_bps(1e6, 1e6)
 
-    assert peak_bps(rate={"kind": "nr-blocks"}) == NrBlocks(blocks=51).rate_bps(1e6, 1e6)
-    assert peak_bps(rate={"kind": "nr-blocks", "blocks": 3}) == NrBlocks(blocks=3).rate_bps(1e6, 1e6)
-    assert peak_bps(rate={"kind": "nr-blocks"}, subcarrier_spacing_khz=None) == NrBlocks(blocks=273).rate_bps(1e6, 1e6)
-    assert len({NrBlocks(blocks=blocks).rate_bps(1e6, 1e6) for blocks in (3, 51, 273)}) == 3
+    assert peak_bps(rate={"kind": "nr-blocks"}) == NrBlocks(resource_blocks=51).rate_bps(1e6, 1e6)
+    assert peak_bps(rate={"kind": "nr-blocks", "resource_blocks": 3}) == NrBlocks(resource_blocks=3).rate_bps(1e6, 1e6)
+    assert peak_bps(rate={"kind": "nr-blocks"}, subcarrier_spacing_khz=None) == NrBlocks(resource_blocks=273).rate_bps(
+        1e6, 1e6
+    )
+    assert len({NrBlocks(resource_blocks=blocks).rate_bps(1e6, 1e6) for blocks in (3, 51, 273)}) == 3
 
 
 def test_aged_reports_need_a_mean_over_fading():

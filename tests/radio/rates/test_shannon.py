@@ -275,7 +275,7 @@ def test_fading_lifts_weak_links_over_the_floor():
 
 
 BLOCK_HZ = 360e3
-LAWS_WHOLE_BLOCKS = [NrBlocks(blocks=51), Shannon(), Shannon(gap_db=0, min_efficiency_bps_hz=1.5)]
+LAWS_WHOLE_BLOCKS = [NrBlocks(resource_blocks=51), Shannon(), Shannon(gap_db=0, min_efficiency_bps_hz=1.5)]
 
 
 def granted(law, count=51, fewest=1):
@@ -366,7 +366,7 @@ def test_attempts_multiply_losses_in_order():
     assert attempts([0.5, 0.2]) == pytest.approx((1.5, 0.1))
 
 
-LAW = NrBlocks(margin_db=0, blocks=106, feedback="olla")
+LAW = NrBlocks(margin_db=0, resource_blocks=106, feedback="olla")
 
 
 def played(snr_db, windows):

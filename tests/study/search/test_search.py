@@ -28,7 +28,7 @@ from fednet_emu.testing import SMALL
 
 SETTINGS = "set: {channel: urban-micro, stop.rounds: 12}\ntarget: {loss: 0.6}\nseeds: 3\n"
 GRID = "algorithm.local_steps: [1, 4], algorithm.lr: [0.02, 0.1], algorithm.cohort: [2, 4]"
-FILES = ("trials.csv", "search.json", "study.json", "study.parquet", "cells.parquet", "best/1.yaml")
+FILES = ("trials.csv", "search.json", "study.json", "study.parquet", "runs.parquet", "best/1.yaml")
 
 
 def searched(path, out, run=run_here, **options):
@@ -51,7 +51,7 @@ def test_a_search_of_the_whole_space_finds_the_best_of_the_grid(study_file, tmp_
     view = searched(path, tmp_path / "search")
     grid = study_file(f"{settings}grid: {{{space}}}\n")
     sweep(runs_of(grid), tmp_path / "grid", run_here)
-    rows = StudyRecords.opened(tmp_path / "grid").cells
+    rows = StudyRecords.opened(tmp_path / "grid").runs
     keys = ["algorithm.local_steps", "algorithm.lr"]
     times = rows.groupby(keys)["time_to_target_s"]
     means = times.mean()[times.count() == 2]
@@ -96,7 +96,7 @@ def test_two_searches_do_not_share_a_folder(searching, tmp_path):
     with study_folder(tmp_path / "out", "search or sweep"):
         with pytest.raises(DataError, match="is being written by another search or sweep; wait for it, or choose"):
             searched(searching, tmp_path / "out")
-        assert not list(tmp_path.rglob("cells"))
+        assert not list(tmp_path.rglob("runs"))
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_an_interrupted_search_goes_on_as_if_nothing_had_been(searching, shorter
         except KeyboardInterrupt:
             assert SearchRecords.opened(tmp_path / "parts").trials is not None
     assert content(tmp_path / "parts") == content(shorter)
-    assert len(begun) == len(set(begun)) == len(list((shorter / "cells").iterdir()))
+    assert len(begun) == len(set(begun)) == len(list((shorter / "runs").iterdir()))
 
 
 def test_the_result_is_the_same_with_any_number_of_workers(searching, shorter, tmp_path):
@@ -144,7 +144,7 @@ def test_a_killed_search_goes_on(searching, shorter, tmp_path):
     command = [sys.executable, "-m", "fednet_emu", "search", str(searching), "--out", str(out), "--trials", "4"]
     command += ["--quiet", "--no-plots", "--workers", "1"]
     process = subprocess.Popen(command, cwd=tmp_path)
-    while process.poll() is None and len(list(out.glob("cells/*/summary.json"))) < 3:
+    while process.poll() is None and len(list(out.glob("runs/*/summary.json"))) < 3:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -157,7 +157,7 @@ def test_more_trials_go_on_from_those_there_are(searching, shorter, whole, tmp_p
     """The first trials of a longer search are those of a shorter one, whose runs are not run again."""
     out = tmp_path / "out"
     shutil.copytree(shorter, out)
-    before = {path: path.stat().st_mtime_ns for path in out.glob("cells/*/summary.json")}
+    before = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/summary.json")}
     longer = searched(searching, out)
 
     pd.testing.assert_frame_equal(longer.trials[:4], SearchRecords.opened(shorter).trials)
@@ -169,7 +169,7 @@ def test_trials_after_the_first_end_at_the_cap(whole):
     """None of the later runs costs more than twice what the best before it did, nor breaks the limit."""
     view = SearchRecords.opened(whole)
     known = [float(cost) for cost in view.trials["time"][:4] if not np.isnan(cost)]
-    runs = {path.name: json.loads(path.read_text()) for path in (whole / "cells").glob("*/summary.json")}
+    runs = {path.name: json.loads(path.read_text()) for path in (whole / "runs").glob("*/summary.json")}
 
     assert known
     assert all(summary["rounds"] <= 10 for summary in runs.values())
@@ -212,7 +212,7 @@ def test_the_folder_is_a_study_of_the_finalists(whole):
 
     assert study.axes == {"setting": [labels[number] for number in view.finalists]}
     for number in view.finalists:
-        costs = study.cells[study.cells["setting"] == labels[number]].sort_values("seed")["time_to_target_s"]
+        costs = study.runs[study.runs["setting"] == labels[number]].sort_values("seed")["time_to_target_s"]
         assert costs.tolist() == pytest.approx(view.runs[number][:, 0].tolist(), nan_ok=True)
 
 
@@ -271,7 +271,7 @@ def test_a_search_without_a_target_needs_no_training(study_file, tmp_path):
     view = searched(path, tmp_path / "out", timing_only=True)
     grid = study_file(f"set: {{channel: urban-micro}}\nseeds: 1\ngrid: {{{GRID}}}\n")
     sweep(runs_of(grid, timing_only=True), tmp_path / "grid", run_here)
-    least = StudyRecords.opened(tmp_path / "grid").cells["simulated_s"].min()
+    least = StudyRecords.opened(tmp_path / "grid").runs["simulated_s"].min()
 
     assert view.trials["time"].min() == pytest.approx(least)
     assert view.trials["time"][view.finalists[0]] == pytest.approx(least)
@@ -315,7 +315,7 @@ def test_a_limit_that_nobody_keeps_is_a_sentence(study_file, tmp_path):
     view = searched(path, tmp_path / "out")
     lines = list(view.lines())
 
-    assert not list((tmp_path / "out").glob("cells/*"))
+    assert not list((tmp_path / "out").glob("runs/*"))
     assert "4 are too costly by the clock alone" in lines[0]
     assert lines[1].startswith("none of them gets there")
     assert view.trials["why_not"].str.contains("after a round, 10 bit allowed").all()

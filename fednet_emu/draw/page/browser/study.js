@@ -13,8 +13,8 @@ fednet.page((study) => {
   const settings = fednet.section("settings", "Settings",
     "One row for each combination of levels: means over its seeds, with their 95 % intervals. Costs of reaching the target are means over the runs that did.");
   fednet.table(settings, `${study.name}-settings`, lines.columns(study.means));
-  const cells = fednet.section("cells", "Cells", "One row for each run, as in cells.parquet; those that failed have a reason.");
-  fednet.table(cells, `${study.name}-cells`, lines.columns(study.cells));
+  const runs = fednet.section("runs", "Runs", "One row for each run, as in runs.parquet; those that failed have a reason.");
+  fednet.table(runs, `${study.name}-runs`, lines.columns(study.runs));
 });
 
 /** Drop-down lists of the levels of each axis with several levels; `state` maps axes to levels, or to "" for all levels. */

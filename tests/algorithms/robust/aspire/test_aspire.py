@@ -27,7 +27,7 @@ OPTIMA = {0: 1.080105, 2: 1.396353, 8: 1.706752}
 
 
 ASPIRE = "algorithm={kind: aspire, active: null, lr: 0.1, uncertainty: {kind: cd-norm, budget: 1}}"
-LOSSY = tuple(f"network.{kind}.loss={{kind: random, probability: 0.3}}" for kind in ("uplink", "downlink"))
+LOSSY = tuple(f"network.{kind}.message_loss={{kind: random, probability: 0.3}}" for kind in ("uplink", "downlink"))
 ADP = "algorithm.adaptive={threshold_s: 0.01, tick_s: 0.001}"
 
 
