@@ -431,7 +431,7 @@ def test_mean_rates_over_fading_say_nothing_about_contention():
     (problem, _) = small_scenario(*WIFI, ergodic, "channel.fading=rayleigh").contradictions()
 
     assert problem[0] == ("network", "uplink", "access")
-    assert "got channel.fading_model ergodic with dcf; set walk" in problem[1]
+    assert "got channel.fading_model ergodic with dcf; set per-block" in problem[1]
     assert not list(small_scenario(*WIFI, ergodic).contradictions())
 
 
