@@ -1,4 +1,4 @@
-"""An upload in plain Python, for `fednet live`: each client sends its bytes to the server, which counts them.
+"""Upload program for `fednet live`, in plain Python: each client sends bytes to the server, which counts them.
 
 fednet live SCENARIO -- python examples/live_upload.py {role} {server} 2000000
 """
@@ -12,7 +12,7 @@ PORT = 8000
 
 
 class Counter(BaseHTTPRequestHandler):
-    """Reads what is posted, and answers with its length."""
+    """Handler that reads the posted data and answers with their length."""
 
     def do_POST(self) -> None:
         """Answer a POST."""

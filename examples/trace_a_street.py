@@ -1,10 +1,10 @@
-"""Trace a street with Sionna RT, and write its gains for `channel.path_loss: {kind: table, path: canyon.npz}`.
+"""Ray-trace a street with Sionna RT, and write the gains for `channel.path_loss: {kind: table, path: canyon.npz}`.
 
 pip install sionna-rt; python examples/trace_a_street.py canyon.npz
 
-Needs Sionna RT 1.0 or later (https://nvlabs.github.io/sionna/rt), on a CPU with LLVM. Then, in a scenario:
+The script requires Sionna RT 1.0 or later (https://nvlabs.github.io/sionna/rt), on a CPU with LLVM. In a scenario:
 
-    devices: {mobility: {kind: sumo, ...}}          # or any other way to be in the street
+    devices: {mobility: {kind: sumo, ...}}          # or another mobility in the street
     channel:
       carrier_hz: 3.5e+9
       path_loss: {kind: table, path: canyon.npz}
@@ -22,7 +22,7 @@ CARRIER_HZ = 3.5e9
 STATIONS_M = np.array([[-32.5, 9.0, 10.0], [32.5, 9.0, 10.0]])
 X_M, Y_M, HEIGHT_M = np.arange(-60.0, 61.0, 2.0), np.arange(-8.0, 9.0, 2.0), 1.5
 AT_ONCE = 200
-"""Places in one call of the solver, which holds all their paths in memory."""
+"""Number of places per call of the solver, which keeps all their paths in memory."""
 
 scene = load_scene(sionna.rt.scene.simple_street_canyon)
 scene.frequency = CARRIER_HZ
@@ -34,7 +34,7 @@ solver = PathSolver()
 
 
 def gains(**options: object) -> np.ndarray:
-    """Power sum over the paths from each station to the receivers of the scene, [receivers, stations]."""
+    """Return the power sum over the paths from each station to the receivers of the scene, [receivers, stations]."""
     real, imaginary = solver(scene=scene, synthetic_array=True, **options).a  # [rx, antennas, tx, antennas, paths]
     return (np.asarray(real) ** 2 + np.asarray(imaginary) ** 2).sum(axis=(1, 3, 4))
 
@@ -49,7 +49,7 @@ for start in range(0, len(xyz_m), AT_ONCE):
     for name in names:
         scene.remove(name)
 
-with np.errstate(divide="ignore"):  # minus infinity where nothing arrives
+with np.errstate(divide="ignore"):  # minus infinity without a path
     gain_db = 10 * np.log10(np.concatenate(gain))
 np.savez(
     sys.argv[1],

@@ -1,10 +1,10 @@
-"""Pretrain a small GPT on English prose, and write what its owners will fine-tune it on: a data folder, in minutes.
+"""Pretrain a small GPT on English prose, and write a data folder for fine-tuning; run time: minutes.
 
 pip install 'fednet-emu[transformers]'; python examples/adapters/pretrain.py DATA
 fednet run examples/adapters/scenario.yaml --data-dir DATA
 
-Nothing is downloaded. The prose is what Python's `help()` says of topics, the owners' texts are the sources of ten
-modules of the standard library; both differ a little from one version of Python to the next.
+Nothing is downloaded. The prose is the text of Python's `help()` topics. The owners' texts are the source codes of ten
+modules of the standard library. Both differ slightly between versions of Python.
 """
 
 import importlib

@@ -1,10 +1,11 @@
-"""What rank and method cost at other uplink rates: the study is trained once, and timed on each band without training.
+"""Cost of rank and method at other uplink rates: the study is trained once, and timed on each band without training.
 
 fednet sweep examples/adapters/adapters.yaml --data-dir DATA
 python examples/adapters/rates.py DATA results/adapters OUT
 
-Every owner takes part in every round, and no upload is lost, so that what is learnt in a round does not depend on the
-band. The trained runs say how many rounds the target takes, runs without training what these cost on each band.
+Every owner takes part in every round, and no upload is lost, so the learning in a round does not depend on the band.
+The trained runs give the number of rounds to the target; runs without training give the cost of these rounds on each
+band.
 """
 
 import sys
@@ -21,7 +22,7 @@ LABELS = {"time_to_target_s": "time (s)", "energy_to_target_j": "energy of all (
 
 
 def timed(study: fe.Study, data_dir: Path) -> pd.DataFrame:
-    """What the target costs on each band, for each run of the study that has reached it."""
+    """Return the cost of the target on each band, for each run of the study that reached the target."""
     rows = []
     for _, cell in study.runs.dropna(subset="rounds_to_target").iterrows():
         scenario = study.folder / "runs" / cell["cell"] / "scenario.yaml"
@@ -41,7 +42,7 @@ def timed(study: fe.Study, data_dir: Path) -> pd.DataFrame:
 
 
 def draw(table: pd.DataFrame) -> plt.Figure:
-    """Time and energy to the target against the band, means over seeds: a column for each method, a line for a rank."""
+    """Draw mean time and energy to the target against the band, with a column per method and a line per rank."""
     means = table.groupby(["trained", "band_mhz"], sort=False)[list(LABELS)].mean()
     parts = [name.partition(", ") for name in dict.fromkeys(table["trained"])]
     methods, ranks = (list(dict.fromkeys(part[place] for part in parts if part[2])) for place in (0, 2))

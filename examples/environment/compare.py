@@ -1,8 +1,8 @@
-"""Compare the agent of a study with Oort and with chance: differences paired by seed, with 95 % intervals.
+"""Compare the agent of a study with Oort, FedCS and random selection: differences paired by seed, 95 % intervals.
 
 python examples/environment/compare.py results/trained_agent
 
-Where an interval contains zero, write: "These twenty seeds do not show that the agent is better or worse."
+If an interval contains zero, report: "These twenty seeds do not show that the agent is better or worse."
 """
 
 import sys

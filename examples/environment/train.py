@@ -1,17 +1,17 @@
-"""Train PPO to select devices, without training models; write its learning curves, and the agent of the first seed.
+"""Train PPO to select devices, without training models; write the learning curves and the agent of the first seed.
 
 pip install -r examples/environment/requirements.txt
 python examples/environment/train.py pairs                       # two of four devices: the optimum is known
 python examples/environment/train.py quickstart --steps 12288
 
-OUT/SCENE.csv has the mean return of deterministic episodes that were not trained on, next to lines for a random draw,
-FedCS, Oort, and the best possible policy where it is known; without them a learning curve says nothing.
+OUT/SCENE.csv contains the mean return of deterministic episodes whose seeds were not used in training. For comparison,
+it also contains the returns of a random draw, FedCS, Oort, and the best possible policy if it is known.
 
 The settings of PPO differ from the defaults of Stable-Baselines3 in four points. A reward is divided by the running
-deviation of the returns, because one limit of the gradient norm holds for policy and value. The standard deviation of a
-score begins at exp(-1): at 1, a third of the scores is cut off at the bounds, where ties go by number. A discount of
-0.9 looks ten rounds ahead: a cohort hardly acts on the times of later rounds. The step size and the number of steps
-between updates suit episodes of 10 and 60 rounds.
+standard deviation of the returns, because policy and value have one common limit of the gradient norm. The initial
+standard deviation of a score is exp(-1): with 1, a third of the scores is cut off at the bounds, and ties are broken by
+the device number. A discount of 0.9 corresponds to ten rounds: a cohort has little effect on the times of later rounds.
+The step size and the number of steps between updates are chosen for episodes of 10 and 60 rounds.
 """
 
 import argparse
@@ -36,7 +36,7 @@ PPO_SETTINGS = {"n_steps": 256, "learning_rate": 1e-3, "gamma": GAMMA, "policy_k
 
 
 def environment(scene: str, selection: str = "uniform") -> Environment:
-    """One of the two scenes; the reward is minus the duration of a round, in ms or in s."""
+    """Return the environment of a scene; the reward is minus the round duration, in ms (pairs) or s (quickstart)."""
     if scene == "pairs":
         scenario = small_scenario(*PAIRS, "stop.rounds=10", f"algorithm.selection={selection}")
         return Environment(scenario, reward=minus_ms, vary="chance", timing_only=True)
@@ -45,12 +45,12 @@ def environment(scene: str, selection: str = "uniform") -> Environment:
 
 
 def minus_ms(step: Step) -> float:
-    """Minus the duration in ms."""
+    """Return minus the duration of the step in ms."""
     return -1e3 * step.duration_s
 
 
 def returned(model: PPO, env: Environment) -> float:
-    """The mean return of deterministic episodes with seeds that were not trained on."""
+    """Return the mean return of deterministic episodes with seeds that were not used in training."""
     own, returns = scaled(env), []
     for seed in UNSEEN:
         seen, _ = own.reset(seed=seed)
@@ -63,7 +63,7 @@ def returned(model: PPO, env: Environment) -> float:
 
 
 def draw(curves: pd.DataFrame, unit: str, file: Path) -> None:
-    """The learning curve of each seed, and a line for each other policy."""
+    """Draw the learning curve of each seed, and a line for each other policy."""
     mpl.use("agg")
     from matplotlib import pyplot as plt
 
@@ -75,7 +75,7 @@ def draw(curves: pd.DataFrame, unit: str, file: Path) -> None:
         axes.axhline(value, color=f"C{place}", linestyle="--", label=policy)
     axes.set(xlabel="Steps of the environment", ylabel=f"Return of unseen episodes ({unit})")
     handles, labels = axes.get_legend_handles_labels()
-    named = dict(zip(labels, handles, strict=True))  # one line of PPO
+    named = dict(zip(labels, handles, strict=True))  # one legend entry for PPO
     axes.legend(named.values(), named.keys())
     plt.savefig(file)
 

@@ -1,10 +1,11 @@
-"""Rounds of federated learning as bytes and waits, for boards or for processes of `fednet live`.
+"""Rounds of federated learning, reduced to bytes and waiting times, for boards or for processes of `fednet live`.
 
-    python board.py server WORK                    the server, which prints the time of all rounds in s
-    python board.py client SERVER DEVICE WORK      a board
+    python board.py server WORK                    server, which prints the total time of all rounds in s
+    python board.py client SERVER DEVICE WORK      board
 
 WORK is a JSON file: rounds, cohort, devices, down_byte, up_byte, compute_s. In each round the server sends `down_byte`
-bytes to each board of its cohort, which waits for `compute_s` (put your training here) and sends `up_byte` bytes back.
+bytes to each board of its cohort, which waits for `compute_s` (replace this by your training) and sends `up_byte` bytes
+back.
 """
 
 import json
@@ -20,7 +21,7 @@ HEAD = struct.Struct("!Qd")
 
 
 def receive(link: socket.socket, size: int) -> bytes:
-    """Exactly so many bytes."""
+    """Receive exactly `size` bytes."""
     parts = bytearray()
     while len(parts) < size:
         part = link.recv(min(65536, size - len(parts)))
@@ -31,7 +32,7 @@ def receive(link: socket.socket, size: int) -> bytes:
 
 
 def serve(work: dict) -> None:
-    """Play all rounds and print their time."""
+    """Run all rounds and print their total time."""
     listener = socket.create_server(("", PORT))
     links: dict[int, socket.socket] = {}
     while len(links) < work["devices"]:

@@ -1,8 +1,8 @@
 """Adaptive tau of Wang et al. (JSAC 37(6), 2019): the authors' program in double precision, without a network.
 
 The settings are read from IBM/adaptive-federated-learning at b6bc482: five nodes, even and odd digits of MNIST, a
-linear classifier with a squared hinge, 15 s, normal times of steps and aggregations. The control of tau is that of the
-algorithm `adaptive-tau`. Public result rows of the program are read from the user's clone of
+linear classifier with squared hinge loss, a budget of 15 s, and normally distributed times of steps and aggregations.
+The algorithm `adaptive-tau` controls tau. Public result rows of the program are read from the user's clone of
 alicelean/tju-edge-learning (5f79e8f, no licence).
 """
 
@@ -33,21 +33,21 @@ NODES, BUDGET_S, LR, DECAY, BATCH, PHI = 5, 15.0, 0.01, 0.1, 100, 0.025
 STEP_S, AGGREGATION_S = (0.013015156, 0.006946299), (0.131604348, 0.053873234)
 """Mean and standard deviation of the time of a step and of an aggregation with batches."""
 REUSES = 3
-"""How often a batch is used while tau is 1."""
+"""Number of uses of a batch while tau is 1."""
 BLOCKS, SEEDS, OTHER_PHI, OTHER_SEEDS = 4, range(10), (5e-5, 0.0025, 0.25, 2.5), range(4)
-"""Blocks of 88 public rows; seeds of the check of the claim; other values of phi (the first is the program's for other
-models), and the seeds of their check. The 700 runs take ten minutes of one core."""
+"""Number of blocks of 88 public rows; seeds for the check of the claim; other values of phi (the first is the program's
+value for other models), and the seeds for their check. The 700 runs take ten minutes of one core."""
 NEAR = {1: (30, 50, 70, 100), 2: (5, 7, 10), 3: (30, 50, 70, 100), 4: (2, 3, 5)}
-"""Fixed numbers of steps around the best of the public rows, which are compared in each case, next to 1 and 100."""
+"""Fixed numbers of steps compared in each case, in addition to 1 and 100: those around the best public rows."""
 
 CONSOLE = Console(stderr=True)
 Draw = Callable[[int], Cost]
-"""Costs of a round with a number of steps: its mean time of a step, and the time of its aggregation."""
+"""Function from the number of steps of a round to its costs: the mean time of a step and the time of aggregation."""
 
 
 @dataclass(frozen=True)
 class Svm:
-    """Samples x [n, pixels], labels -1 and 1 [n], and digits [n], for training and testing."""
+    """Samples x [n, pixels], labels of -1 and 1 [n], and digits [n], for training and testing."""
 
     x: Array
     y: Array
@@ -58,7 +58,7 @@ class Svm:
     @classmethod
     @cache
     def mnist(cls, data_dir: Path | None, count: int = 60_000) -> Svm:
-        """The first images of MNIST with pixels from 0 to 1, and all test images."""
+        """Return the first `count` training images of MNIST, with pixels in [0, 1], and all test images."""
         samples: Samples = Mnist(parity=True, normalise=False).load(data_dir, np.random.Generator(np.random.PCG64(0)))
         x, test_x = (part.numpy().reshape(len(part), -1) for part in (samples.train_x[:count], samples.test_x))
         pixels = [np.rint(part * 255).astype(np.float64) / 255 for part in (x, test_x)]
@@ -67,23 +67,23 @@ class Svm:
         return cls(pixels[0], y, samples.train_group[:count], pixels[1], test_y)
 
     def loss_and_gradient(self, w: Array, rows: IntArray | slice) -> tuple[float, Array]:
-        """0.05 |w|^2 plus half the mean squared hinge of some samples, and its gradient [pixels]."""
+        """Return 0.05 |w|^2 plus half the mean squared hinge loss of the samples `rows`, and its gradient [pixels]."""
         x, y = self.x[rows], self.y[rows]
         short = np.maximum(0.0, 1 - y * (x @ w))
         return 0.5 * DECAY * float(w @ w) + 0.5 * float(short @ short) / len(y), DECAY * w - (y * short) @ x / len(y)
 
     def accuracy(self, w: Array) -> float:
-        """Share of the test images on the right side."""
+        """Return the share of correctly classified test images."""
         return float(np.mean(self.test_y * (self.test_x @ w) > 0))
 
     def owned(self, case: int) -> list[IntArray]:
-        """The samples of each node in a case."""
+        """Return the samples of each node in a case."""
         owners = WangCases(case=case)._split(self.digits, 10, NODES)
         return [owners.of(node) for node in range(NODES)]
 
 
 class Node:
-    """A node with its samples, its batches and its last step."""
+    """A node with its samples, batches and last step."""
 
     def __init__(self, svm: Svm, rows: IntArray, seed: int, *, adapts: bool, batch: int | None = BATCH) -> None:
         self.svm, self.size, self.adapts, self.used = svm, len(rows), adapts, 0
@@ -92,7 +92,7 @@ class Node:
         self.last: tuple[Array, float, Array] | None = None
 
     def train(self, w: Array, best: Array | None, tau: int) -> tuple[Array, float, float | None, Any]:
-        """Tau steps from w: the model, the losses of w and of the best on the first batch, estimates and gradient."""
+        """Train `tau` steps from `w`; return the model, losses of `w` and `best` on the first batch, and estimates."""
         start, loss, at_best, estimates = w, 0.0, None, None
         for step in range(tau):
             self._next_batch(step, tau)
@@ -111,7 +111,7 @@ class Node:
         return w, loss, at_best, estimates
 
     def _next_batch(self, step: int, tau: int) -> None:
-        """Draw a batch; adaptive runs use the last one for the first step of a round, too."""
+        """Draw a batch; adaptive runs also use the last batch for the first step of the next round."""
         if self._drawn is None:
             return
         stale = tau <= 1 and self.used >= REUSES
@@ -121,9 +121,9 @@ class Node:
 
 
 def _batches(rows: IntArray, seed: int, width: int) -> Iterator[IntArray]:
-    """Batches of the program: the list is shuffled again, with the next seed, when less than a batch is left."""
+    """Yield the batches of the program, which shuffles the list with the next seed when less than a batch is left."""
     rows, start, state = rows.copy(), 0, (seed + 1) * 1000
-    np.random.RandomState(state).shuffle(rows)  # the generator of the authors' program
+    np.random.RandomState(state).shuffle(rows)  # random generator of the authors' program
     while True:
         if start + width >= len(rows):
             state, start = state + 1, 0
@@ -133,7 +133,7 @@ def _batches(rows: IntArray, seed: int, width: int) -> Iterator[IntArray]:
 
 
 class Result(NamedTuple):
-    """A run: steps of each round, estimates and losses at the start of each, the best model, its loss and accuracy."""
+    """Result of a run: steps of each round, time spent, the best model, and its loss and accuracy."""
 
     taus: list[int]
     spent_s: float
@@ -143,7 +143,7 @@ class Result(NamedTuple):
 
     @property
     def mean_tau(self) -> float:
-        """The mean of tau over steps, as the program prints it."""
+        """Mean of tau over steps, as printed by the program."""
         return float(np.dot(self.taus, self.taus) / np.sum(self.taus))
 
 
@@ -158,17 +158,17 @@ def play(
     batch: int | None = BATCH,
     given: Sequence[int] | None = None,
 ) -> Result:
-    """Train until the budget is spent, with a fixed or adaptive (None) tau.
+    """Train until the budget is spent, with a fixed or an adaptive tau.
 
     Args:
-        svm: samples.
+        svm: the samples.
         case: distribution of the samples over the nodes.
-        seed: seed of batches and times.
-        tau: fixed number of steps; None adapts it.
-        draw: costs of a round; None draws the normal times of the program.
-        phi: the parameter of the control.
-        batch: samples of a batch; None for all.
-        given: the steps of all rounds, in place of a budget.
+        seed: seed of the batches and times.
+        tau: fixed number of steps; None for an adaptive number.
+        draw: function for the costs of a round; None draws the normally distributed times of the program.
+        phi: control parameter.
+        batch: number of samples of a batch; None for all samples.
+        given: numbers of steps of all rounds, which replace the budget.
     """
     adapts, draw = tau is None and given is None, draw or _normal(seed)
     nodes = [Node(svm, rows, seed, adapts=adapts, batch=batch) for rows in svm.owned(case)]
@@ -198,7 +198,7 @@ def _found(estimates: Sequence[Any], sizes: Array) -> Estimates:
 
 
 def _normal(seed: int) -> Draw:
-    """Normal times of at least 1e-10 s."""
+    """Return a function that draws normally distributed times of at least 1e-10 s."""
     rng = np.random.Generator(np.random.PCG64([59, seed]))
 
     def drawn(tau: int) -> Cost:
@@ -209,7 +209,7 @@ def _normal(seed: int) -> Draw:
 
 
 def rounds_of(row: Mapping[Any, Any]) -> list[int]:
-    """The steps of all rounds of a public row with a fixed tau, from its means, deviation and total time."""
+    """Return the steps of all rounds of a public row with fixed tau, from its means, deviation and total time."""
     tau = int(row["tau_setup"])
     if tau == 1:
         return [1] * round(row["total_time_recomputed"] / (row["avg_each_local"] + row["avg_each_global"]))
@@ -225,7 +225,7 @@ def rounds_of(row: Mapping[Any, Any]) -> list[int]:
 
 
 def public_rows(clone: Path) -> pd.DataFrame:
-    """The rows of the program's default run in the user's clone, block by block, numbered in `block`."""
+    """Return the rows of the program's default run in the user's clone, with the number of their block in `block`."""
     table = pd.read_csv(clone / "results/MultipleRuns.csv", index_col=False)
     table = table[table["Type"] == "distributed"].reset_index(drop=True)
     numeric = table.columns.drop("Type")
@@ -237,7 +237,7 @@ def public_rows(clone: Path) -> pd.DataFrame:
 
 
 def ours(sources: Sources) -> dict[str, float]:
-    """Losses of the public rows, and the check of the claim with seeds of our own."""
+    """Return differences to the losses of the public rows, and the check of the claim with other seeds."""
     svm, values = Svm.mnist(sources.data_dir), dict[str, float]()
     rows = public_rows(sources.need("alicelean/tju-edge-learning"))
     fixed = rows[(rows["tau_setup"] > 0) & (rows["block"] <= BLOCKS)]
@@ -251,7 +251,7 @@ def ours(sources: Sources) -> dict[str, float]:
 
 
 def claim(svm: Svm) -> dict[str, float]:
-    """Means over seeds: the gap to the best fixed tau of these seeds, mean tau, and losses of small and large tau."""
+    """Return means over seeds: gap to their best fixed tau, mean tau, and losses with small and large tau."""
     values: dict[str, float] = {}
     for case in track(CASES, "cases", console=CONSOLE):
         fixed = sorted({1, *NEAR[case], 100})

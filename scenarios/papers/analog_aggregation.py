@@ -1,7 +1,7 @@
-"""Broadband analog aggregation of Zhu, Wang and Huang (IEEE TWC 19(1), 2020), from its closed forms.
+"""Broadband analog aggregation of Zhu, Wang and Huang (IEEE TWC 19(1), 2020), from closed forms.
 
-The settings that are not in the abstract are ours: 1,000 sub-channels, 16 bit a parameter, a bit error rate of 1e-3,
-and three SNRs. The study `analog_latency` plays the same comparison on the emulated radio.
+Settings that are not in the abstract are our choice: 1,000 sub-channels, 16 bit per parameter, a bit error rate of
+1e-3, and three SNRs. The study `analog_latency` runs the same comparison on the emulated radio.
 """
 
 from __future__ import annotations
@@ -15,46 +15,47 @@ from fednet_emu.arrays import Array
 from fednet_emu.results.published import Sources
 
 BIT, GAP = 16, -math.log(5e-3) / 1.5
-"""Bits of a parameter, and the SNR gap of uncoded QAM at a bit error rate of 1e-3."""
+"""Bits per parameter, and the SNR gap of uncoded QAM at a bit error rate of 1e-3."""
 DEVICES = (10, 20, 50, 100, 200, 500, 1000)
 SNRS_DB = (0.0, 10.0, 20.0)
 CUTOFFS = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 INTERIORS = (0.3, 0.5, 0.7, 0.9, 1.0)
 PATH_LOSS_EXPONENT = 3.0
 PARAMETERS = 2410
-"""Parameters of the model of the study."""
+"""Number of parameters of the model in the study."""
 
 
 def mean_rate(snr: float) -> float:
-    """E log2(1 + snr g) of an exponential power gain g with mean 1, in bit/s/Hz: e^(1/snr) E1(1/snr) / ln 2."""
+    """Return E log2(1 + snr g) for an exponential power gain g with mean 1, in bit/s/Hz: e^(1/snr) E1(1/snr) / ln 2."""
     return float(scipy.special.exp1(1 / snr) * math.exp(1 / snr)) / math.log(2)
 
 
 def ratio(snr_db: float, devices: int) -> float:
-    """Latency of OFDMA over that of analog aggregation; `snr_db` is that of a sub-channel with power over all.
+    """Return the latency of OFDMA divided by the latency of analog aggregation.
 
-    A device sends on 1/K of the sub-channels, each with K times the power: q Q K / (M rate) symbols against q / M.
+    `snr_db` is the SNR of a sub-channel if the power is spread over all sub-channels. With OFDMA a device sends on 1/K
+    of the sub-channels, each with K times the power: q Q K / (M rate) symbols, against q / M for analog aggregation.
     """
     return BIT * devices / mean_rate(10 ** (snr_db / 10) * devices / GAP)
 
 
 def exponent(values: Array) -> float:
-    """The exponent of a power law of the number of devices, by least squares of logarithms."""
+    """Return the exponent of a power law in the number of devices, by least squares of logarithms."""
     return float(np.polyfit(np.log(DEVICES), np.log(values), 1)[0])
 
 
 def truncated(cutoff: float) -> tuple[float, float]:
-    """Share of truncated updates 1 - e^-g, and receive SNR in dB relative to a mean inverse of 1: -10 log10 E1(g)."""
+    """Return the truncated share 1 - e^-g, and the receive SNR in dB for a mean inverse of 1: -10 log10 E1(g)."""
     return -math.expm1(-cutoff), -10 * math.log10(float(scipy.special.exp1(cutoff)))
 
 
 def interior(radius: float) -> tuple[float, float]:
-    """Share of the data x^2 within the part x of the radius, and the SNR in dB that the weakest of these gain."""
+    """Return the share x^2 of data within the part x of the radius, and the SNR gain in dB of its weakest device."""
     return radius**2, -10 * PATH_LOSS_EXPONENT * math.log10(radius)
 
 
 def ours(sources: Sources) -> dict[str, float]:
-    """Exponents of the latency ratio, and the slopes of both trade-offs, which have one sign."""
+    """Return the exponents of the latency ratio, and the extreme slopes of both trade-offs, whose sign is constant."""
     values = {f"exponent_{snr_db:g}db": exponent(np.array([ratio(snr_db, k) for k in DEVICES])) for snr_db in SNRS_DB}
     alone = mean_rate(10.0 / GAP)
     values["exponent_turns"] = exponent(np.array([BIT * k / alone for k in DEVICES]))

@@ -1,8 +1,8 @@
 """Completion time and energy of Yang et al. (IEEE TWC 20(3), 2021) for the path losses of public scripts.
 
-BrokenBunny/Energy-efficient-federated-learning at 26fd8dc, folder `github`, has scripts that draw the paper's figures
-and the path losses of 50 users; the uploader is not named, and there is no licence. The arrays are read from the user's
-clone. Not reproduced: the scripts' energies of EB-FDMA and FE-FDMA, which belong to no scheme.
+BrokenBunny/Energy-efficient-federated-learning at 26fd8dc, folder `github`, contains scripts that draw the paper's
+figures, and the path losses of 50 users. The uploader is not named, and there is no licence. The arrays are read from
+the user's clone. Not reproduced: the scripts' energies of EB-FDMA and FE-FDMA, which belong to no scheme.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LIMITS_S = (100.0, 150.0, 200.0, 250.0, 300.0)
 
 
 class Setting(NamedTuple):
-    """A point of a figure: transmit power, bandwidth, and size of an upload."""
+    """Point of a figure: transmit power, bandwidth, and size of an upload."""
 
     power_dbm: float = 10.0
     bandwidth_hz: float = 20e6
@@ -45,7 +45,7 @@ FIGURES: Mapping[str, list[Setting]] = {
 
 
 def step(setting: Setting, path_loss_db: Array) -> Round:
-    """A round with one local step of each user, at full power and clock."""
+    """Return a round with one local step of each user, at full power and clock."""
     n, power_w = len(path_loss_db), dbm_to_watt(setting.power_dbm)
     noise_w = dbm_to_watt(NOISE_DBM_HZ) * setting.bandwidth_hz
     return Round(
@@ -65,7 +65,7 @@ def step(setting: Setting, path_loss_db: Array) -> Round:
 
 
 def times_s(setting: Setting, path_loss_db: Array) -> dict[str, float]:
-    """Completion times in s of the proposed scheme and of the three baselines."""
+    """Return the completion times in s of the proposed scheme and of the three baselines."""
     own = step(setting, path_loss_db)
     return {
         "proposed": NEEDS.shortest(own, LeastTime())[1],
@@ -76,7 +76,7 @@ def times_s(setting: Setting, path_loss_db: Array) -> dict[str, float]:
 
 
 def _savings(path_loss_db: Array) -> Iterator[tuple[str, float]]:
-    """The largest saving of time on each baseline in each figure, and the smallest of all."""
+    """Yield the largest time saving against each baseline in each figure, and the smallest saving of all."""
     smallest = 1.0
     for figure, settings in FIGURES.items():
         found = [times_s(setting, path_loss_db) for setting in settings]
@@ -90,7 +90,7 @@ def _savings(path_loss_db: Array) -> Iterator[tuple[str, float]]:
 
 
 def ours(sources: Sources) -> dict[str, float]:
-    """Largest savings in percent, and energies within limits of the completion time."""
+    """Return the largest time savings, and the energy savings within limits of the completion time, in percent."""
     clone = sources.need("BrokenBunny/Energy-efficient-federated-learning")
     arrays = scipy.io.loadmat(clone / "github/SystemData_50.mat")
     path_loss_db = np.ravel(arrays["PathLoss_User_BS"]).astype(np.float64)[-USERS:]

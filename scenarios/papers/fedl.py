@@ -1,7 +1,7 @@
-"""FEDL against the result arrays that its authors committed: nhatminh/FEDL-INFOCOM at 0508507, which has no licence.
+"""FEDL compared with the result arrays committed by its authors: nhatminh/FEDL-INFOCOM at 0508507, without a licence.
 
-The arrays are read with h5py from the user's clone: five sets of drawn devices, seven sets of results (INFOCOM 2019 and
-ToN 2021). SUB1, SUB2 and SUB3 are those of `network/planning`.
+The arrays are read with h5py from the user's clone: five sets of drawn devices and seven sets of results (INFOCOM 2019
+and ToN 2021). The subproblems SUB1, SUB2 and SUB3 are solved by `network/planning`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KAPPAS_62 = [
     5e-2, 7e-2, 1e-1, 0.3, 0.5, 0.7, 0.85, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 30.0,
     50.0, 70.0, 100.0, 300.0, 500.0, 700.0, 1000.0,
 ]  # fmt: skip
-"""Values of kappa with five devices, from the repository's `Setting.jl`; the next two lists likewise."""
+"""Values of kappa with five devices. This list and the next two are from the repository's `Setting.jl`."""
 KAPPAS_75 = [
     5e-5, 8e-5, 9e-5, 1e-4, 1.3e-4, 1.7e-4, 2e-4, 2.3e-4, 2.7e-4, 3e-4, 4e-4, 5e-4, 6e-4, 7e-4, 8e-4, 9e-4, 1e-3,
     1.5e-3, 2e-3, 2.5e-3, 3e-3, 3.5e-3, 4e-3, 4.5e-3, 5e-3, 5.5e-3, 6e-3, 6.5e-3, 7e-3, 7.5e-3, 8e-3, 8.5e-3, 9e-3,
@@ -46,7 +46,7 @@ KAPPAS_35 = [
 
 
 class Set(NamedTuple):
-    """A committed set: names of the files of devices, clocks and results, values of kappa, and the paper."""
+    """Committed set: files of devices, clocks and results, the values of kappa, and the paper (`ton`: ToN 2021)."""
 
     devices: str
     clocks: str
@@ -69,7 +69,7 @@ SETS = {
 
 
 class Case(NamedTuple):
-    """A round, kappa, and the committed numbers by their names there; those of devices are arrays [n]."""
+    """Round, kappa, and the committed numbers by their names in the file; numbers per device are arrays [n]."""
 
     round_: Round
     kappa: float
@@ -77,7 +77,7 @@ class Case(NamedTuple):
 
 
 def fedl_round(cycles: Array, clock_hz: Array, noise_over_gain: Array) -> Round:
-    """A round of devices with this work in cycles [n], these highest clocks [n], and noise over gain in W [n]."""
+    """Return a round of devices from their work in cycles [n], highest clocks [n], and noise over gain in W [n]."""
     n = len(cycles)
     return Round(
         ready_s=np.zeros(n),
@@ -96,7 +96,7 @@ def fedl_round(cycles: Array, clock_hz: Array, noise_over_gain: Array) -> Round:
 
 
 def cases(clone: Path, own: Set) -> Iterator[Case]:
-    """All levels and kappas of a committed set."""
+    """Yield the cases of a committed set, for all levels and values of kappa."""
     devices, clocks, results = (_arrays(clone / name) for name in (own.devices, own.clocks, own.results))
     levels = 5 if len(own.kappas) == len(KAPPAS_35) else 1
     fifty = levels > 1
@@ -110,7 +110,7 @@ def cases(clone: Path, own: Set) -> Iterator[Case]:
 
 
 def _arrays(path: Path) -> dict[str, Array]:
-    """All arrays of an HDF5 file.
+    """Return all arrays of an HDF5 file.
 
     Raises:
         FednetError: h5py is missing.
@@ -124,7 +124,7 @@ def _arrays(path: Path) -> dict[str, Array]:
 
 
 def differences(case: Case, *, ton: bool) -> dict[str, float]:
-    """Largest relative differences of our solution to the committed numbers of one case, by kind of number."""
+    """Return the largest relative differences of our solution from the committed numbers, by kind of number."""
     round_, kappa, known = case
     cost, plan = fedl_cost(round_, kappa, LEAST_W), Fedl(j_per_s=kappa, min_power_w=LEAST_W).plan(round_)
     air_s = round_.need_s / np.log1p(plan.power_part * round_.gamma)
@@ -155,7 +155,7 @@ def _apart(ours: Any, known: Any) -> float:
 
 
 def ours(sources: Sources) -> dict[str, float]:
-    """Of each set: the number of cases, the largest differences, and the committed clocks below their limit."""
+    """Return for each set the number of cases, the largest differences, and the number of clocks below their limit."""
     clone, values = sources.need("nhatminh/FEDL-INFOCOM"), dict[str, float]()
     for name, own in SETS.items():
         found = [differences(case, ton=own.ton) for case in cases(clone, own)]

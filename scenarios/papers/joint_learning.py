@@ -1,10 +1,10 @@
-"""Joint learning and communication of Chen et al. (IEEE TWC 20(1), 2021): resource blocks for most samples.
+"""Joint learning and communication of Chen et al. (IEEE TWC 20(1), 2021): resource blocks for the most samples.
 
 The settings are read from the authors' simplified script mzchen0/Wireless-FL at 71ff082: nine users at 500 U(0, 1) m
-and six blocks. The planner `resource-blocks` has the scheme and its three baselines; a pair that breaks a limit
-delivers nothing. Training, with own weights of the seed: one gradient step of each user whose upload arrives, of size
-0.5 on all its samples, 50 tanh units, pixels from 0 to 1, 130 iterations. The script has one epoch of scaled conjugate
-gradients.
+and six blocks. The planner `resource-blocks` contains the scheme and its three baselines; a pair of user and block that
+breaks a limit delivers nothing. The initial weights are drawn from the seed. In each of 130 iterations, each user whose
+upload arrives takes one gradient step of size 0.5 on all its samples. The model has 50 tanh units; pixels are in
+[0, 1]. The script, in contrast, has one epoch of scaled conjugate gradients.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Weights = NDArray[np.float32]
 
 
 def instance(distance_m: Array, rng: np.random.Generator | None = None) -> Round:
-    """The round of users at these distances [n]."""
+    """Return a round of users at the given distances [n]."""
     n, gain = len(distance_m), distance_m**-2.0
     return Round(
         ready_s=SIZE_MBIT * 1e6 / (BAND_HZ * np.log2(1 + gain / DOWNLINK_W)),
@@ -62,7 +62,7 @@ def instance(distance_m: Array, rng: np.random.Generator | None = None) -> Round
 
 
 def planner(assignment: Any) -> ResourceBlocks:
-    """The planner of the paper, or of a baseline, with six blocks."""
+    """Return the planner of the paper or of a baseline, with six blocks."""
     return ResourceBlocks(
         blocks=len(INTERFERENCE_W),
         block_hz=BLOCK_HZ,
@@ -75,7 +75,7 @@ def planner(assignment: Any) -> ResourceBlocks:
 
 
 def arrival(assignment: str, distance_m: Array, rng: np.random.Generator) -> Array:
-    """The probability [n] with which each user's upload arrives."""
+    """Return the probability [n] that each user's upload arrives."""
     grants = planner(assignment).plan(instance(distance_m, rng))
     return np.where(grants.share > 0, 1 - grants.error, 0.0)
 
@@ -90,7 +90,7 @@ class Images(NamedTuple):
 
     @classmethod
     def mnist(cls, data_dir: Path | None) -> Images:
-        """The first images of MNIST, as many as all users have, and all test images."""
+        """Return the first training images of MNIST, for the samples of all users, and all test images."""
         s = Mnist(normalise=False).load(data_dir, np.random.Generator(np.random.PCG64(0)))
         n = sum(SAMPLES)
         x, test_x = (part.numpy().reshape(len(part), -1) for part in (s.train_x[:n], s.test_x))
@@ -98,13 +98,13 @@ class Images(NamedTuple):
 
 
 def accuracy(images: Images, arrives: Array, rng: np.random.Generator) -> float:
-    """Test accuracy in percent after the training, in which uploads arrive with these probabilities [n]."""
+    """Return the test accuracy in percent after training; uploads arrive with the probabilities `arrives` [n]."""
     w = [rng.normal(0, 0.05, (784, HIDDEN)), np.zeros(HIDDEN), rng.normal(0, 0.1, (HIDDEN, 10)), np.zeros(10)]
     w = [part.astype(np.float32) for part in w]
     here = rng.random((ITERATIONS, len(arrives))) < arrives
     for row in here:
         rows = np.flatnonzero(np.repeat(row, SAMPLES))
-        if len(rows):  # the mean of one step of each user, weighted by samples, is a step on all their samples
+        if len(rows):  # the mean of the users' steps, weighted by samples, is one step on all their samples
             x = images.x[rows]
             h = np.tanh(x @ w[0] + w[1])
             d = scipy.special.softmax(h @ w[2] + w[3], axis=1)
@@ -121,7 +121,7 @@ def _seed(*numbers: int) -> np.random.Generator:
 
 
 def ours(sources: Sources) -> dict[str, float]:
-    """Expected samples of each scheme, gains of accuracy in points paired by seed, and half 95 % intervals."""
+    """Return expected samples of each scheme, and accuracy gains in points, paired by seed, with 95 % lower bounds."""
     values: dict[str, float] = {}
     for scheme, assignment in SCHEMES.items():
         rng = _seed(0)

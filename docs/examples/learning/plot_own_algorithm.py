@@ -1,10 +1,11 @@
 """
-An algorithm of one's own
-=========================
+A custom algorithm
+==================
 
-FedAvgM (Hsu, Qi, Brown 2019), federated averaging with momentum at the server, in a dozen lines. An algorithm is a
-class: its fields are the settings, and its generator follows the paper's pseudo-code. An operation that takes simulated
-time is an event, used with ``yield``. The run receives the algorithm as an object, so it needs no name.
+This script implements FedAvgM (Hsu, Qi, Brown 2019), federated averaging with momentum at the server, in a dozen lines.
+An algorithm is a class: its fields are the settings, and its generator follows the paper's pseudo-code. An operation
+that takes simulated time is an event, used with ``yield``. The run receives the algorithm as an object, so the
+algorithm needs no name.
 """
 
 # sphinx_gallery_tags = ["own algorithm", "averaging"]
@@ -20,7 +21,7 @@ class FedAvgM(fe.Algorithm):
     momentum: float = 0.0
 
     def run(self, fed: fe.Federation) -> fe.Process:
-        """The server: invite, wait, average, keep the direction."""
+        """Process of the server: invite devices, wait, average the models, apply momentum."""
         w = fed.initial_model()
         velocity = 0 * w
         for t in fed.rounds():
@@ -32,7 +33,7 @@ class FedAvgM(fe.Algorithm):
             fed.end_of_round(w)
 
     def client(self, fed: fe.Federation, k: fe.Device, w, t: int) -> fe.Process:
-        """A device: train, and return the parameters to send."""
+        """Process of a device: train, and return the parameters to send."""
         trained = yield k.train(w, fe.SgdPlan(lr=self.lr, batch_size=20, epochs=1), t)
         return trained.params
 
@@ -43,6 +44,6 @@ runs = {
 }
 
 # %%
-# All three runs have the same boards, channels and batches.
+# The boards, channels and batches are the same in all three runs.
 
 fe.plot(list(runs.values()), "accuracy", against="time", labels=[f"momentum {momentum}" for momentum in runs])

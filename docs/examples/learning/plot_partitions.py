@@ -1,10 +1,11 @@
 """
-Who has which data
-==================
+Partitions of the data
+======================
 
-The same digits, dealt to twelve devices in four ways. Areas are numbers of samples with a label, bars are their sums.
-With ``dirichlet`` the share of each label is drawn, with ``labels-per-device`` each device has few labels, and with
-``quantity-skew`` labels are alike and numbers differ.
+The same digits are distributed over twelve devices in four ways. Areas show the number of samples per label; bars show
+the number of samples per device. With ``dirichlet`` the share of each label is drawn at random. With
+``labels-per-device`` each device has few labels. With ``quantity-skew`` the label distributions are equal and the
+numbers of samples differ.
 """
 
 # sphinx_gallery_tags = ["data", "partition"]
@@ -21,7 +22,7 @@ PARTITIONS = {
 SETTINGS = {"devices.count": 12, "algorithm.cohort": 12, "stop.rounds": 15, "stop.accuracy": None}
 
 # %%
-# Two of the four as the package draws them, before anything is run:
+# The package draws a partition before a run. Two of the four partitions:
 
 drawn = SETTINGS | {"partition": PARTITIONS["dirichlet, alpha 0.3"]}
 fe.plot(fe.check("quickstart", settings=drawn), "data")
@@ -32,7 +33,7 @@ few = SETTINGS | {"partition": PARTITIONS["two labels each"]}
 fe.plot(fe.check("quickstart", settings=few), "data")
 
 # %%
-# What that does to federated averaging after fifteen rounds. Bars are the accuracy of the global model.
+# The effect on federated averaging after fifteen rounds. Bars show the accuracy of the global model.
 
 accuracies = {
     name: fe.run("quickstart", seed=1, settings=SETTINGS | {"partition": partition}).accuracy

@@ -3,8 +3,8 @@ Your Flower app on a 5G cell in one command
 ===========================================
 
 A Flower app runs unchanged on the emulated network. This page runs the example app, FedAvg of a small perceptron over
-ten clients, on a 5G cell. It needs `pip install '.[flower]'`, unlike the rest of the site: run it in the folder of the
-repository with `python docs/examples/learning/show_flower_app.py`. Its pictures are in `results/reference/flower_app`.
+ten clients, on a 5G cell. Unlike the other pages, it requires `pip install '.[flower]'`; the command in the folder of
+the repository is `python docs/examples/learning/show_flower_app.py`. The figures are in `results/reference/flower_app`.
 
 .. image:: ../../../results/reference/flower_app/accuracy.png
    :width: 560
@@ -25,9 +25,9 @@ APP = "examples/flower_quickstart"
 OUT = Path("results/flower_app")
 
 # %%
-# The command. By default it puts the clients around a small base station in a street, at 3.5 GHz with 20 MHz; the two
-# first settings make it the radio of 5G, with its subcarriers of 30 kHz and its table of modulation and coding schemes.
-# With the third a device uses its whole band, however weak it is; by default it would send on a part of it.
+# The command places the clients around a small base station in a street, at 3.5 GHz with 20 MHz. The first two settings
+# select a 5G radio, with subcarriers of 30 kHz and the table of modulation and coding schemes. With the third setting a
+# device always uses the whole band; by default a device with a weak link uses only a part of it.
 
 NR = ["--set", "channel.subcarrier_spacing_khz=30", "--set", "channel.rate=nr-mcs", "--set", "channel.narrowing=off"]
 FLOWER = [sys.executable, "-m", "fednet_emu", "flower"]
@@ -40,17 +40,17 @@ LESS = ["--set", "channel.bandwidth_hz=5e6"]
 subprocess.run([*FLOWER, APP, *NR, *LESS, "--out", OUT / "narrow", "--force", "--no-plots"], check=True)
 
 # %%
-# Accuracy against simulated time, of which Flower's own simulation knows nothing. The narrow band is the faster one.
+# Accuracy against simulated time, which Flower's own simulation does not have. The narrow band is faster.
 
 runs = {"20 MHz": fe.open(OUT / "wide"), "5 MHz": fe.open(OUT / "narrow")}
 figure = fe.plot(list(runs.values()), "accuracy", against="time", labels=list(runs))
 figure.savefig(OUT / "accuracy.png", dpi=110, bbox_inches="tight")
 
 # %%
-# Who makes the rounds long? Mean times from the request of an upload of the model to its arrival. For most
-# the narrow band is slower. But the mean signal to noise ratio of device 1 is -10 dB in all of 20 MHz, for which the
-# lowest scheme is too much: it waits for moments of good fading, for its uploads and for the broadcast of the model. In
-# 5 MHz it has -3 dB.
+# Which devices make the rounds long? The figure shows the mean time from the request of a model upload to its arrival.
+# For most devices the narrow band is slower. The mean signal-to-noise ratio of device 1, however, is -10 dB over 20
+# MHz, which is too low for the lowest modulation and coding scheme. The device waits for favourable fading, both for
+# its uploads and for the broadcast of the model. Over 5 MHz its ratio is -3 dB.
 #
 # .. image:: ../../../results/reference/flower_app/uploads.png
 #    :width: 560
@@ -58,7 +58,7 @@ figure.savefig(OUT / "accuracy.png", dpi=110, bbox_inches="tight")
 
 figure, axes = plt.subplots(figsize=(6, 2.8), layout="constrained")
 for place, (name, run) in enumerate(runs.items()):
-    models = run.transfers.query("direction == 'uplink' and size_bit > 1e4")  # the others are results of evaluations
+    models = run.transfers.query("direction == 'uplink' and size_bit > 1e4")  # others are evaluation results
     mean_s = (models["ended_s"] - models["requested_s"]).groupby(models["sender"]).mean()
     axes.bar(mean_s.index + 0.4 * place - 0.2, mean_s * 1e3, width=0.4, label=name)
 axes.set(xlabel="Device", ylabel="Mean upload (ms)", yscale="log", xticks=range(10))
@@ -66,7 +66,7 @@ axes.legend()
 figure.savefig(OUT / "uploads.png", dpi=110, bbox_inches="tight")
 
 # %%
-# And the sums:
+# Totals of both runs:
 
 for name, run in runs.items():
     total = run.summary

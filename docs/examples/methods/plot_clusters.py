@@ -4,7 +4,7 @@ Device-to-device clusters
 
 Thirty-five devices in seven clusters push scaled updates to their neighbours, over links without cost for the base
 station. The server then needs uploads of only some devices of each cluster; it computes their number from the reported
-degrees. A second run has no pushes.
+degrees. A second run has no transmissions between devices.
 """
 
 # sphinx_gallery_tags = ["device to device", "clusters"]
@@ -21,7 +21,7 @@ SETTINGS = {
 }
 runs = {
     "pushing": fe.run("d2d_clusters", seed=0, settings=SETTINGS),
-    "nobody pushes": fe.run(
+    "no pushes": fe.run(
         "d2d_clusters",
         seed=0,
         settings={key: its for key, its in SETTINGS.items() if "edges" not in key}

@@ -24,7 +24,7 @@ runs = {
 }
 
 # %%
-# Accuracy after twenty rounds, and the share of other digits that are taken for a zero.
+# Accuracy after twenty rounds, and the share of other digits that are classified as zero.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 2.6), sharey=True, layout="constrained")
 left.barh(list(runs), [run.accuracy for run in runs.values()])

@@ -2,10 +2,10 @@
 Access schemes: turns, shares, or all at once
 =============================================
 
-Ten phones of twenty have to upload a model in each round. Who may send when? The same phones, channels and data under
-five rules: one after the other (TDMA), side by side on parts of the band (OFDMA), all at once with cancellation
-(NOMA), and in slots that they pick at random (slotted ALOHA). The phones compute for a few milliseconds, so that the
-uplink is what counts.
+In each round, ten of twenty phones upload a model. The access scheme determines which phones send at a time. This page
+compares five schemes with the same phones, channels and data: one phone after the other (TDMA), simultaneously on parts
+of the band (OFDMA with two schedulers), all at once with interference cancellation (NOMA), and in random slots (slotted
+ALOHA). The phones compute for only a few milliseconds, so the uplink dominates the duration of a round.
 """
 
 # sphinx_gallery_tags = ["access", "uplink"]
@@ -42,9 +42,9 @@ planned = [name for name in runs if name != "slotted ALOHA"]
 fe.plot([runs[name] for name in planned], "accuracy", against="time", labels=planned)
 
 # %%
-# What takes the time? The bars show the mean time for which an upload waits for its turn, and the mean time for which
-# it is on the air. Under TDMA uploads wait and are then quick; under OFDMA none waits, but all are slow. Equal finish
-# delays single uploads so that the last one, for which the round has to wait, ends earlier.
+# The bars show the mean waiting time and the mean airtime of an upload. With TDMA, uploads wait and are then fast. With
+# OFDMA, no upload waits, but all are slow. Equal finish delays single uploads so that the last upload, which ends the
+# round, ends earlier.
 
 waits = {}
 for name, run in runs.items():

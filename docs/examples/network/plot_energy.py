@@ -2,9 +2,9 @@
 An energy budget
 ================
 
-All devices and the base station together may spend ten joules, on computing, sending, receiving and waiting. More local
-epochs per round save messages, and cost computing; a lower transmit power saves energy in the amplifier, and takes
-longer. What buys the most accuracy?
+All devices and the base station together have a budget of ten joules for computing, sending, receiving and waiting.
+More local epochs per round save messages and cost computing energy. A lower transmit power saves energy in the
+amplifier and takes longer. Which setting gives the highest accuracy?
 """
 
 # sphinx_gallery_tags = ["energy", "local epochs"]
@@ -34,9 +34,9 @@ fe.plot(list(runs.values()), "accuracy", against="energy", labels=list(runs))
 fe.plot(list(runs.values()), "accuracy", against="time", labels=list(runs))
 
 # %%
-# The parts of the energy. For these boards the radio is dearer than the processor, so eight epochs pay: a round takes
-# more computing, and far fewer rounds are needed. At 10 dBm an upload costs half the energy, but rounds take four times
-# as long; receiving costs what it did, and idle power more.
+# The parts of the energy. For these boards the radio consumes more than the processor, so eight epochs save energy: a
+# round needs more computing, but far fewer rounds are needed. At 10 dBm an upload takes half the energy, but rounds
+# take four times as long; the energy of receiving is unchanged, and the idle energy is higher.
 
 PARTS = {
     "computing": "compute_j",

@@ -2,8 +2,9 @@
 Mobility: phones on foot
 ========================
 
-Thirty phones walk about a small cell in a street. Distance, line of sight and shadowing follow their places, so a
-phone's rate changes within some ten metres, and a cohort's round takes as long as its worst member.
+Thirty phones move on foot around a small cell in a street. Distance, line of sight and shadowing depend on the
+position, so a phone's rate changes within some ten metres. The slowest phone of a cohort determines the duration of its
+round.
 """
 
 # sphinx_gallery_tags = ["mobility", "channel"]
@@ -14,7 +15,7 @@ import fednet_emu as fe
 
 SETTINGS = {
     "devices.placement.radius_m": 300,
-    "devices.overhead_s": 5,  # of each computation: a round takes long enough to walk somewhere
+    "devices.overhead_s": 5,  # of each computation, so that phones move a relevant distance during a round
     "model": "softmax",
     "network.uplink.access": "tdma",
     "stop.rounds": 60,
@@ -23,8 +24,8 @@ walking = fe.run("mobile_phones", seed=3, settings=SETTINGS)
 standing = fe.run("mobile_phones", seed=3, settings=SETTINGS | {"devices.mobility": "static"})
 
 # %%
-# Rates of four phones; each point is an upload. Walking phones pass through good and bad places; the rates of standing
-# phones depend on their place and vary only with fading.
+# Rates of four phones; each point is an upload. Walking phones pass through good and bad positions. The rates of
+# standing phones depend on their position and vary only with fading.
 
 figure, panels = plt.subplots(1, 2, figsize=(8, 3.2), sharey=True, layout="constrained")
 for axes, (title, run) in zip(panels, {"walking": walking, "standing": standing}.items(), strict=True):
@@ -40,7 +41,7 @@ for axes, (title, run) in zip(panels, {"walking": walking, "standing": standing}
 panels[0].set(ylabel="Uplink rate (Mbit/s)")
 
 # %%
-# The mean upload time of each phone, shortest first. Standing phones are always quick or always slow; most walking
+# The mean upload time of each phone, shortest first. Standing phones are always fast or always slow; most walking
 # phones are slow at some times.
 
 figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")

@@ -1,10 +1,10 @@
 """
-What does my federation cost the others?
-========================================
+Cost of a federation for other users
+====================================
 
-A federation shares its cell with other users. Here a hundred phones send files of 15 kB over the uplink of the same
-OFDMA cell. How much do uploads delay these files, and files the rounds? The same files run under five rules; `idle` is
-the cell without the federation.
+A federation shares its cell with other users. In this example, a hundred phones send files of 15 kB over the uplink of
+the same OFDMA cell. How much do model uploads delay these files, and how much do these files delay the rounds? The same
+files are sent under five rules, and with the algorithm `idle`, which is the cell without the federation.
 """
 
 # sphinx_gallery_tags = ["uplink", "traffic", "slices"]
@@ -36,8 +36,8 @@ RULES = {
 runs = {name: fe.run("quickstart", settings=SETTINGS | rule, timing_only=True) for name, rule in RULES.items()}
 
 # %%
-# The price list in s. A federation that goes last has longer rounds, and costs the phones nothing; with equal parts of
-# the band, the files of the phones take twice as long. Delays count from the arrival of a file.
+# Delays in s, from the arrival of a file. A federation with the lowest priority has longer rounds and does not delay
+# the phones. With equal parts of the band, the files of the phones take twice as long.
 
 rows = []
 for name, run in runs.items():
@@ -50,7 +50,7 @@ prices = pd.DataFrame(rows, columns=["rule", "round", "upload", "file, mean", "f
 print(prices.set_index("rule").round(3).to_string())
 
 # %%
-# What decided the length of the rounds, and what a slice that goes first could give:
+# The causes of the length of the rounds, and the gain from a slice with the highest priority:
 
 print(runs["equal parts"].explain())
 

@@ -4,8 +4,8 @@ Why is my uplink slow?
 
 Five small computers upload SqueezeNet, 2.91 MB, at the same moment: over private 5G cells of 20, 40 and 100 MHz, over
 Wi-Fi of 80 and 20 MHz, and over gigabit Ethernet, each with TCP and gRPC. The files in `scenarios/cells` describe these
-networks; a scenario takes one by `include: cells/wifi-ac80`. Where does the time go: to the wait for a grant, to the
-air, to slow start?
+networks; a scenario uses one with `include: cells/wifi-ac80`. Which part takes the time: the wait for a grant, the
+airtime, or slow start?
 """
 
 # sphinx_gallery_tags = ["access", "transport", "uplink"]
@@ -21,7 +21,7 @@ PARTS = {"grant": "wait for a grant", "air": "on the air", "gap": "slow start's 
 
 
 def upload(cell, devices):
-    """The last upload of a round in which this number of devices sends at once, and its parts in ms."""
+    """Return the duration, and its parts, of the last upload in ms if `devices` devices send at once."""
     run = fe.run(
         {
             "title": cell,
@@ -33,7 +33,7 @@ def upload(cell, devices):
             },
             "data": {"kind": "synthetic", "features": [3, 32, 32], "n_samples": 480, "n_test": 100},
             "partition": "iid",
-            "model": {"kind": "mlp", "hidden": [236]},  # 727,598 numbers; SqueezeNet has 727,626
+            "model": {"kind": "mlp", "hidden": [236]},  # 727,598 parameters; SqueezeNet has 727,626
             "algorithm": {"kind": "fedavg", "cohort": devices, "batch_size": 32},
             "stop": {"rounds": 1},
         },
@@ -46,8 +46,8 @@ def upload(cell, devices):
 
 
 # %%
-# One device alone, and five together, in ms. The connection stands from the download on, so that set-up takes nothing;
-# a grant of 5G takes 10 to 30 ms, which counts where the rest is short.
+# One device alone, and five together, in ms. The connection exists since the download, so its set-up takes no time. A
+# grant in 5G takes 10 to 30 ms, which matters if the other parts are short.
 
 alone, five = (pd.DataFrame({cell: upload(cell, devices) for cell in CELLS}).T for devices in (1, 5))
 columns = ["whole", *PARTS]
@@ -55,10 +55,10 @@ print("One upload (ms)", alone[columns].round(1).to_string(), sep="\n")
 print("Five at once, the last one (ms)", five[columns].round(1).to_string(), sep="\n")
 
 # %%
-# The parts as shares of a lone upload. On the large 5G cell a seventh goes to the gaps of slow start: a window that
-# doubles every 20 ms is too small for 73 Mbit/s at first. On the small cells, and with five devices on any of them, all
-# that helps is a faster air: more band, or on the cells of OpenAirInterface, where link adaptation climbs from MCS 9 in
-# each upload, fresh channel reports, which save half a second.
+# The parts as shares of the upload of one device. On the large 5G cell, a seventh of the time is gaps of slow start: a
+# window that doubles every 20 ms is at first too small for 73 Mbit/s. On the small cells, and with five devices on any
+# cell, only a shorter airtime helps. It needs more bandwidth or, on the cells of OpenAirInterface, fresh channel
+# reports, which save half a second, because link adaptation starts at MCS 9 in each upload.
 
 figure, axes = plt.subplots(figsize=(6, 2.8), layout="constrained")
 left = 0.0
@@ -71,4 +71,4 @@ axes.invert_yaxis()
 figure.legend(loc="outside upper center", ncols=4, fontsize="small")
 
 # %%
-# `fednet explain` says the same of whole rounds of your own scenario, and what a remedy would give.
+# `fednet explain` gives the same analysis for the rounds of any scenario, and estimates the gain of remedies.

@@ -2,8 +2,8 @@
 Stragglers and deadlines
 ========================
 
-Computing times have a heavy tail: most devices of a cohort are fast, one is slow. A deadline ends the round without the
-slow device. It saves time and loses updates that have cost energy: which deadline is best?
+Computing times have a heavy tail: most devices of a cohort are fast, and one is slow. A deadline ends the round without
+the slow device. It saves time, but it loses updates that have cost energy. Which deadline is best?
 """
 
 # sphinx_gallery_tags = ["stragglers", "deadline"]
@@ -42,8 +42,8 @@ right.set(xlabel="Deadline", ylabel="Updates that arrive, of 10")
 fe.plot(list(runs.values()), "accuracy", against="time", labels=list(runs))
 
 # %%
-# What an accuracy of 0.9 takes. Here half a second is best: within 0.3 s only six updates of ten arrive, and the energy
-# of the others is spent for nothing.
+# Time and energy to an accuracy of 0.9. In this example half a second is best: within 0.3 s only six updates of ten
+# arrive, and the energy of the others is wasted.
 
 for name, run in runs.items():
     first = run.evaluations.query("accuracy >= 0.9").iloc[0]

@@ -2,8 +2,8 @@
 Vehicles: cars at a crossing
 ============================
 
-Forty devices ride in cars that Eclipse SUMO has moved through a crossing with a traffic light. They come, wait at red,
-and leave, often in the middle of an upload. Two small cells at the crossing serve them.
+Forty devices are in cars whose movement through a crossing with a traffic light was simulated by Eclipse SUMO. The cars
+arrive, wait at red lights and leave, often during an upload. Two small cells at the crossing serve them.
 """
 
 # sphinx_gallery_tags = ["mobility", "availability"]
@@ -17,8 +17,8 @@ import fednet_emu as fe
 run = fe.run("crossing", settings={"model.hidden": [64]})
 
 # %%
-# Where the cars are at four instants, in the colour of the cell that serves them. Who is away is not on the map; that
-# of ``fednet report`` plays all instants, with the uploads under way.
+# Positions of the cars at four instants; the colour is the serving cell. Absent devices are not on the map. The map of
+# ``fednet report`` shows all instants, with the uploads in progress.
 
 scene = run.table("scene")
 stations, cars = scene[scene["device"] < 0], scene[scene["device"] >= 0]
@@ -32,8 +32,8 @@ for axes, at_s in zip(panels, instants, strict=True):
 panels[0].set(ylabel="North (m)")
 
 # %%
-# Outcomes of uploads, by when they began: a car that leaves loses what is under way, and what its device asks for
-# later is lost as away until it rides in the next car.
+# Outcomes of uploads, by the time of their request. If a car leaves, transmissions in progress are lost. Later requests
+# of its device are lost with the reason away, until the device is in the next car.
 
 uploads = run.transfers.query("direction == 'uplink'")
 window = (uploads["requested_s"] // 30 * 30).astype(int)

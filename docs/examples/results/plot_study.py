@@ -2,8 +2,8 @@
 A study: how large is a difference?
 ===================================
 
-One run is one draw of channels, stragglers and data. A study repeats each setting with several seeds; equal seeds
-meet equal channels, so settings are compared seed by seed.
+One run is one random draw of channels, stragglers and data. A study repeats each setting with several seeds. Runs with
+equal seeds have equal channels, so settings are compared seed by seed.
 """
 
 # sphinx_gallery_tags = ["study", "access"]
@@ -26,12 +26,12 @@ study.runs[["network.uplink.access", "seed", "simulated_s", "uplink_bit", "energ
 study.plot("accuracy", against="time")
 
 # %%
-# The same against energy:
+# Accuracy against energy:
 
 study.plot("accuracy", against="energy")
 
 # %%
-# The comparison in words: differences are paired by seed, so that what both settings share (the positions of the
-# boards, their data) cancels out.
+# The comparison in words. Differences are paired by seed, so that common effects (the positions and the data of the
+# boards) cancel out.
 
 print(study.compare(TDMA, OFDMA))

@@ -1,9 +1,9 @@
 """
-Where does the time go?
-=======================
+Which activities take the time?
+===============================
 
-The timeline of a run shows who computes, waits and sends. The critical path of each round says which of that decided
-when the round ended, and replays of the run with one thing changed say what could make it faster.
+The timeline of a run shows when each device computes, waits and sends. The critical path of each round shows which
+activities determined the end of the round. Replays of the run with one change show how rounds could be shorter.
 """
 
 # sphinx_gallery_tags = ["timeline", "critical path", "uplink"]
@@ -13,12 +13,13 @@ run = fe.run("quickstart", seed=1, settings={"stop.rounds": 10})
 run.plot("timeline", until_s=3)
 
 # %%
-# One device at a time may use the uplink, so most devices wait. What decided when rounds ended, and what would help:
+# One device at a time may use the uplink, so most devices wait. The causes of the length of the rounds, and
+# possible remedies:
 
 print(run.explain())
 
 # %%
-# The same with parts of the band for all at once:
+# The same run with simultaneous uploads on parts of the band:
 
 parallel = fe.run("quickstart", seed=1, settings={"stop.rounds": 10, "network.uplink.access": "ofdma"})
 parallel.plot("timeline", until_s=3)

@@ -1,1 +1,1 @@
-"""A Flower app that learns to read digits."""
+"""A Flower app that trains a classifier of handwritten digits."""

@@ -1,4 +1,4 @@
-"""digits: the client side."""
+"""Client side of the app `digits`."""
 
 import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
@@ -12,7 +12,7 @@ app = ClientApp()
 
 
 def _prepared(msg: Message, context: Context):
-    """The model that came with the message, the data of this node, and the device to compute on."""
+    """Return the model in the message, the data of this node, and the device for computing."""
     model = Net()
     model.load_state_dict(msg.content["arrays"].to_torch_state_dict())
     node, batch_size = context.node_config, context.run_config["batch-size"]

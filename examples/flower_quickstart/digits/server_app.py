@@ -1,4 +1,4 @@
-"""digits: the server side."""
+"""Server side of the app `digits`."""
 
 from flwr.app import ArrayRecord, ConfigRecord, Context
 from flwr.serverapp import Grid, ServerApp
@@ -11,7 +11,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Learn for some rounds."""
+    """Train for the configured number of rounds."""
     config = context.run_config
     strategy = FedAvg(fraction_train=config["fraction-train"], fraction_evaluate=config["fraction-evaluate"])
     strategy.start(

@@ -1,4 +1,4 @@
-"""The model, the data of each partition, and how to train and test on them."""
+"""Model, data of each partition, and functions for training and testing."""
 
 from functools import cache
 
@@ -17,20 +17,20 @@ class Net(nn.Module):
         self.layers = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
 
     def forward(self, x):
-        """Scores of the ten digits, [n, 10]."""
+        """Return scores of the ten digits, [n, 10]."""
         return self.layers(x)
 
 
 @cache
 def digits():
-    """All images, in a fixed random order, and their labels."""
+    """Return all images, in a fixed random order, and their labels."""
     x, y = load_digits(return_X_y=True)
     order = np.random.default_rng(42).permutation(len(y))
     return torch.tensor(x[order] / 16, dtype=torch.float32), torch.tensor(y[order])
 
 
 def load_data(partition_id, num_partitions, batch_size):
-    """Batches of a partition: four fifths to train on, one fifth to test on."""
+    """Return batches of a partition: four fifths for training, one fifth for testing."""
     x, y = (part[partition_id::num_partitions] for part in digits())
     cut = len(y) * 4 // 5
     train, test = TensorDataset(x[:cut], y[:cut]), TensorDataset(x[cut:], y[cut:])
@@ -53,7 +53,7 @@ def train(net, trainloader, epochs, lr, device):
 
 
 def test(net, testloader, device):
-    """Return loss and accuracy of the model."""
+    """Return the loss and the accuracy of the model."""
     net.to(device).eval()
     criterion = nn.CrossEntropyLoss(reduction="sum")
     loss, correct = 0.0, 0

@@ -1,1 +1,1 @@
-"""A Flower app that learns to read digits with the strategy that its run configuration names."""
+"""A Flower app that trains a classifier of digits with the strategy in its run configuration."""

@@ -1,4 +1,4 @@
-"""strategies: the client side. Client k has the images of digit k."""
+"""Client side of the app `strategies`. Client k has the images of digit k."""
 
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp

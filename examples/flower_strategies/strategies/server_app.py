@@ -1,4 +1,4 @@
-"""strategies: the server side, which also measures the model after each round."""
+"""Server side of the app `strategies`, which also evaluates the model after each round."""
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
@@ -12,7 +12,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Learn for some rounds, with all clients in each of them."""
+    """Train for the configured number of rounds, with all clients in each round."""
     config = context.run_config
     options = {"fraction_evaluate": 0.0, "min_evaluate_nodes": 0, "min_available_nodes": 10, "min_train_nodes": 10}
     strategies = {
@@ -29,7 +29,7 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def evaluated(server_round: int, arrays: ArrayRecord) -> MetricRecord:
-    """Loss and accuracy of a model."""
+    """Return the loss and the accuracy of a model."""
     model = new_model()
     model.load_state_dict(arrays.to_torch_state_dict())
     loss, accuracy = test_fn(model)

@@ -1,4 +1,4 @@
-"""The model, the data, and how to train and test on them."""
+"""Model, data, and functions for training and testing."""
 
 from functools import cache
 
@@ -12,13 +12,13 @@ CLASSES = 10
 
 
 def new_model():
-    """A perceptron for images of 8 x 8 pixels: `model: {kind: mlp, hidden: [32]}`."""
+    """Return a perceptron for images of 8 x 8 pixels: `model: {kind: mlp, hidden: [32]}`."""
     return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, CLASSES))
 
 
 @cache
 def digits():
-    """Images and labels, for training and for testing: `data: digits`."""
+    """Return images and labels for training and for testing: `data: digits`."""
     x, y = load_digits(return_X_y=True)
     train_x, test_x, train_y, test_y = train_test_split(x / 16, y, test_size=0.2, stratify=y, random_state=0)
     return [(torch.tensor(x, dtype=torch.float32), torch.tensor(y)) for x, y in ((train_x, train_y), (test_x, test_y))]
@@ -26,14 +26,14 @@ def digits():
 
 @cache
 def load_data(partition_id):
-    """The training images of one digit and their labels: `partition: one-class` with ten devices."""
+    """Return the training images of one digit and their labels: `partition: one-class` with ten devices."""
     x, y = digits()[0]
     mine = y == partition_id
     return x[mine], y[mine]
 
 
 def train(model, x, y, lr, steps, batch_size):
-    """Make some steps of SGD on batches that are drawn without repetition; return the mean of their losses."""
+    """Take `steps` SGD steps on batches drawn without replacement; return their mean loss."""
     optimizer = torch.optim.SGD(model.parameters(), lr=lr)
     total = 0.0
     for rows in torch.randperm(len(y))[: steps * batch_size].split(batch_size):
@@ -46,7 +46,7 @@ def train(model, x, y, lr, steps, batch_size):
 
 
 def test(model):
-    """Return loss and accuracy of the model on the test images of all digits."""
+    """Return the loss and the accuracy of the model on the test images of all digits."""
     x, y = digits()[1]
     with torch.no_grad():
         outputs = model(x)
