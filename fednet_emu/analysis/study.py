@@ -110,8 +110,7 @@ class StudyRecords:
             axes, target, name = dict(described["axes"]), dict(described["target"]), str(described["name"])
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(str(folder / DESCRIPTION), f"unreadable, got '{error}'", "run the sweep again") from error
-        if (folder / "cells.parquet").exists() and not (folder / "runs.parquet").exists():
-            raise DataError(str(folder), "was written by an earlier version, got cells.parquet", UNFINISHED)
+        _require_present_names(folder)
         sums = described.get("files", {})
         runs, evaluations = (
             _table(folder / f"{name}.parquet", sums.get(f"{name}.parquet")) for name in ("runs", "study")
@@ -290,6 +289,21 @@ def rows_of(table: pd.DataFrame, levels: Levels) -> pd.DataFrame:
 def is_study(folder: Path) -> bool:
     """Return True if a folder contains a study."""
     return any((folder / name).exists() for name in (DESCRIPTION, "study.parquet"))
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """Return the folders of the runs of a study, in the order of their names.
+
+    Raises:
+        DataError: an earlier version has written the study.
+    """
+    _require_present_names(folder)
+    return sorted((folder / "runs").iterdir())
+
+
+def _require_present_names(folder: Path) -> None:
+    if (folder / "cells.parquet").exists() and not (folder / "runs.parquet").exists():
+        raise DataError(str(folder), "was written by an earlier version, got cells.parquet", UNFINISHED)
 
 
 def is_one_study(folders: Sequence[Path], command: str = "plot") -> bool:

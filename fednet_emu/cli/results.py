@@ -286,10 +286,10 @@ def cite(
 ) -> None:
     """Print BibTeX entries for the methods, models, data and standards that runs use, and for the emulator."""
     with outcome():
-        from fednet_emu.analysis.study import is_study
+        from fednet_emu.analysis.study import is_study, run_folders
         from fednet_emu.results.library import bibtex, scenario_in
 
-        sources = [path for run in runs for path in (sorted((run / "runs").iterdir()) if is_study(run) else [run])]
+        sources = [path for run in runs for path in (run_folders(run) if is_study(run) else [run])]
         OUTPUT.out(bibtex(scenario_in(str(path)) for path in sources))
 
 
