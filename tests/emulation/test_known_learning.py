@@ -124,6 +124,29 @@ def test_a_run_that_goes_further_trains_what_comes_after(cache: Path) -> None:
     assert (longer["known_jobs"], longer["trained_jobs"]) == (24, 16)
 
 
+KEPT = """
+devices: {count: 8, profile: phone-2019-mid, placement: {kind: disc, radius_m: 200}}
+channel: urban-micro
+data: digits
+partition: {kind: dirichlet, alpha: 0.5}
+model: {kind: mlp, hidden: [16]}
+algorithm: safa
+"""
+
+
+def test_jobs_of_a_wavefront_that_a_snapshot_knows_in_part(cache: Path, tmp_path: Path) -> None:
+    """SAFA, six rounds after four: models that devices keep are known, others of their wavefront train again."""
+    path = tmp_path / "kept.yaml"
+    path.write_text(KEPT, encoding="utf-8")
+    fe.run(path, settings={"stop.rounds": 4}, **FAST)
+    after, alone = (fe.run(path, settings={"stop.rounds": 6, "training.reuse": on}, **FAST) for on in (True, False))
+
+    assert after.known_jobs > 0
+    assert after.evaluations.equals(alone.evaluations)
+    pairs = zip(after.model.state_dict().values(), alone.model.state_dict().values(), strict=True)
+    assert all(torch.equal(one, two) for one, two in pairs)
+
+
 def head(scenario: Any) -> dict[str, str]:
     """What the learning of a scenario starts from."""
     return learning_head(scenario, build(scenario).task, Speller())

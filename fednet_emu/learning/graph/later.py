@@ -37,11 +37,12 @@ class Computes(Protocol):
 class Step(NamedTuple):
     """A postponed wavefront, which is a set of training jobs that run together.
 
-    `rolling` is the digest of the learning program after the wavefront.
+    `rolling` is the digest of the learning program after the wavefront. `jobs` has the node and the work of each job,
+    because a node loses its work if a snapshot sets its value.
     """
 
     rolling: bytes
-    jobs: list[Deferred]
+    jobs: list[tuple[Deferred, TrainJob]]
 
 
 @final
@@ -104,7 +105,7 @@ class Later:
 
         If `jobs` is empty, only the new digest is recorded.
         """
-        self._steps.append(Step(rolling, jobs))
+        self._steps.append(Step(rolling, [(job, job._work) for job in jobs]))
 
     def compute(self, wanted: Iterable[Deferred]) -> None:
         """Compute nodes of the graph of postponed computations, if possible from stored snapshots of earlier values."""
@@ -121,13 +122,20 @@ class Later:
                 self._settle(self._memo.load(rolling))
                 needed = self._needed(targets)
         for place in sorted(needed):
-            self._graph.train_together(self._steps[place].jobs)
+            self._graph.train_together([self._pending(*job) for job in self._steps[place].jobs])
             self._steps[place].jobs.clear()
         self._graph.run_calls()
 
+    def _pending(self, job: Deferred, work: TrainJob) -> Deferred:
+        """Return the job, or a copy if a snapshot has set its value.
+
+        The copy is trained with the other jobs of the wavefront, because rounding errors depend on all jobs.
+        """
+        return job if job._value is PENDING else self._graph._node(job.size, work, work.inputs(), job._digest)
+
     def _needed(self, targets: list[Deferred]) -> set[int]:
         """Return the indices of the postponed wavefronts whose jobs are needed to compute the targets."""
-        step_of = {id(job): place for place, step in enumerate(self._steps) for job in step.jobs}
+        step_of = {id(job): place for place, step in enumerate(self._steps) for job, _ in step.jobs}
         found: set[int] = set()
         seen, left = set[int](), list(targets)
         while left:
@@ -139,7 +147,7 @@ class Later:
                 place = step_of[id(node)]
                 if place not in found:
                     found.add(place)
-                    left += [item for job in self._steps[place].jobs for item in job._work.inputs()]
+                    left += [item for _, work in self._steps[place].jobs for item in work.inputs()]
             elif type(node._work) is Accumulate:
                 left += [*deferreds_in(node._work.args), *node._work.parts]
             else:
