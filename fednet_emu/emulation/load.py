@@ -6,6 +6,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -149,19 +150,25 @@ def crowded(outlook: Outlook) -> Iterator[Problem]:
     """Yield warnings about overloaded slices and bands, and about prioritized files that must wait for an upload."""
     places = {its.name: place for place, its in enumerate(outlook.scenario.traffic)}
     network, known, slices = outlook.scenario.network, list(crowds(outlook)), Slices(outlook.scenario.network.slices)
-    total, so_far = (defaultdict[tuple[str, str], float](float) for _ in range(2))
+    total, so_far = (defaultdict[tuple[str, str], Any](float) for _ in range(2))  # loads [cells]
     for its in known:
-        total[its.direction, its.slice] += its.load
+        total[its.direction, its.slice] = total[its.direction, its.slice] + its.loads
     for its in known:
-        so_far[its.direction, its.slice] += its.load
-        loads = {name: load for (direction, name), load in total.items() if direction == its.direction}
-        divides = getattr(network, its.direction).access.capacity != 1
-        load, most = so_far[its.direction, its.slice], slices.capacity(its.slice, loads, divides=divides)
-        if load >= most:
+        path, access = ("traffic", str(places[its.name])), getattr(network, its.direction).access
+        if its.out_of_reach:
+            what = f"{its.name} has users out of reach, whose files are lost, got {its.out_of_reach} of {its.users}"
+            yield path, f"{what}; move them closer, or raise the transmit power"
+        so_far[its.direction, its.slice] = so_far[its.direction, its.slice] + its.loads
+        cell = int(so_far[its.direction, its.slice].argmax())
+        loads = {name: float(load[cell]) for (direction, name), load in total.items() if direction == its.direction}
+        load = so_far[its.direction, its.slice][cell]
+        most = slices.capacity(its.slice, loads, divides=access.capacity != 1)
+        if load >= most and not access.overlapping:
             own, room = f" of slice {its.slice}", f", which can carry at most {most:.3g}"
-            where = f"{own} {load:.3g}{room}" if slices.given else f" {load:.3g}"
+            where = f"{own} {its.least}{load:.3g}{room}" if slices.given else f" {its.least}{load:.3g}"
+            where = f" of cell {cell}{where}" if len(its.loads) > 1 else where
             what = f"{its.name} offer {its.offered_bps / 1e6:.3g} Mbit/s, which makes the load{where}"
-            yield ("traffic", str(places[its.name])), f"{what}: queues grow as long as the run lasts; lower it"
+            yield path, f"{what}: queues grow as long as the run lasts; lower it"
     for direction in sorted({its.direction for its in outlook.scenario.traffic} if network.slices else ()):
         if getattr(network, direction).access.capacity == 1:
             what = "nothing interrupts a turn, so that a file of the first slice waits for a whole upload"

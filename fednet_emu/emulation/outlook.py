@@ -27,7 +27,7 @@ from fednet_emu.learning.models.base import Model, seeded_module
 from fednet_emu.learning.models.user_module import GivenModule, UserModule
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.patience import Patience
-from fednet_emu.network.links.links import CellEnvironment, CellLinks, network_links
+from fednet_emu.network.links.links import CellEnvironment, CellLinks, cell_of, network_links
 from fednet_emu.network.settings import Uplink
 from fednet_emu.network.slices import OTHERS
 from fednet_emu.network.traffic.users import users_of
@@ -244,9 +244,10 @@ class Outlook:
         rate = host_s = 0.0
         loads = []
         for its in crowds(self):
-            access = getattr(self.scenario.network, its.direction).access.kind
-            rate, host_s = rate + its.files_per_s, host_s + its.files_per_s * HOST_S.get(access, OTHER_HOST_S)
-            loads.append(f"{its.name} {its.load:.2g} of the {its.direction}")
+            access = getattr(self.scenario.network, its.direction).access
+            rate, host_s = rate + its.files_per_s, host_s + its.files_per_s * HOST_S.get(access.kind, OTHER_HOST_S)
+            part = "rate of a lone sender on the " * access.overlapping + its.direction
+            loads.append(f"{its.name} {its.least}{its.loads.max():.2g} of the {part}")
         cost = f"other users: {rate:,.3g} files/s, about {host_s:.2g} s of host time per simulated s"
         return f"{cost}; {', '.join(loads)}" if loads else ""
 
@@ -263,11 +264,20 @@ class Crowd(NamedTuple):
     name: str
     direction: str
     slice: str
+    users: int
     files_per_s: float
     offered_bps: float
-    load: float
-    """Airtime in s that the files arriving per second in a cell would need if each were sent alone in the band. Queues
-    grow without limit if the load is 1 or more."""
+    loads: Array
+    """Load of each cell [cells]: the airtime in s that the files arriving per second would need if each were sent alone
+    in the band. Queues grow without limit if the load is 1 or more, unless simultaneous senders use the same band."""
+    is_bound: bool
+    """True if the loads are lower bounds, because contention or a transport protocol takes further time."""
+    out_of_reach: int
+    """Number of users whose link carries no data."""
+
+    @property
+    def least(self) -> str:
+        return "at least " * self.is_bound
 
 
 HOST_S = {"tdma": 2e-5}
@@ -292,10 +302,13 @@ def crowds(outlook: Outlook) -> Iterator[Crowd]:
         way, start = getattr(network, its.direction), AtStart(links.mean_snr, links.in_sight)
         takes_s = expected_s(scenario, way, start, size_bit)
         rate = (1 if its.place == "per-file" else its.users) / its.gap.mean
-        reached = takes_s[np.isfinite(takes_s)]
-        load = rate * float(reached.mean()) if len(reached) else 0.0
+        reached, cells = np.isfinite(takes_s), len(stations_m)
+        cell = np.array([cell_of(links.station_of(user)) for user in np.flatnonzero(reached).tolist()], np.int64)
+        loads = np.bincount(cell, takes_s[reached], cells) * rate / len(takes_s)
         own_slice = its.slice if its.slice and network.slices else OTHERS
-        yield Crowd(its.name, its.direction, own_slice, rate, rate * size_bit, load / network.cells.count)
+        is_bound = way.access.kind in ("dcf", "slotted-aloha") or network.transport.kind != "none"
+        lost = int(np.count_nonzero(~reached))
+        yield Crowd(its.name, its.direction, own_slice, len(takes_s), rate, rate * size_bit, loads, is_bound, lost)
 
 
 @dataclass(frozen=True)

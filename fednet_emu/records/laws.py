@@ -342,7 +342,8 @@ def _turns_of_all(ledger: Ledger, code: int) -> str:
     spans = []
     for table in (ledger.transfers, ledger.traffic):
         rows = np.concatenate([*table.blocks()])
-        rows = rows[(rows["direction"] == code) & (rows["started_ns"] != NEVER_NS)]
+        on_air = (rows["started_ns"] != NEVER_NS) & (rows["loss_reason"] != CODE["unreachable"])  # gives its turn back
+        rows = rows[(rows["direction"] == code) & on_air]
         if not ledger.has_phases:  # rows of files have no tail time, so they can be compared only in runs without tails
             spans.append(np.stack([rows["started_ns"], rows["ended_ns"]]))
     if not spans:

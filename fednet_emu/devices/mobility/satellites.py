@@ -99,7 +99,7 @@ class CircularOrbits(Orbits):
         self._radius_m = MEAN_RADIUS_M + law.height_m
         self._motion_rad_s = math.sqrt(GRAVITY_M3_S2 / self._radius_m**3)
         self.speed_m_s = self._motion_rad_s * self._radius_m
-        self.planes, self.star = law.planes, law.pattern == "star"
+        self.planes, self.phasing, self.star = law.planes, law.phasing, law.pattern == "star"
         plane, place = np.divmod(np.arange(count), count // law.planes)
         turn, spread = 2 * math.pi, math.pi if law.pattern == "star" else 2 * math.pi
         self._node_rad = spread * plane / law.planes

@@ -55,8 +55,12 @@ class SatelliteEdges(Edges):
     def source(self, inputs: TopologyInputs) -> EdgeSource:
         sky = inputs.paths
         assert isinstance(sky, SatelliteView), "satellites are seen from stations on the ground"
+        orbits = sky.orbits
         sender, receiver = self._pairs(
-            inputs.count, getattr(sky.orbits, "planes", 1), getattr(sky.orbits, "star", False)
+            inputs.count,
+            getattr(orbits, "planes", 1),
+            getattr(orbits, "phasing", 0),
+            star=getattr(orbits, "star", False),
         )
 
         def edges(group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
@@ -65,7 +69,7 @@ class SatelliteEdges(Edges):
 
         return edges
 
-    def _pairs(self, count: int, planes: int, star: bool) -> Ends:
+    def _pairs(self, count: int, planes: int, phasing: int, *, star: bool) -> Ends:
         k = np.arange(count)
         if self.neighbours == "all":
             sender, receiver = (side.ravel() for side in np.meshgrid(k, k, indexing="ij"))
@@ -76,7 +80,9 @@ class SatelliteEdges(Edges):
         for step in (1, -1) if self.neighbours == "grid" else ():
             beside = plane + step
             kept = (beside >= 0) & (beside < planes) if star else np.ones(count, np.bool_)
-            pairs.append(np.stack([k, beside % planes * each + place])[:, kept])
+            # from the last plane to the first, the offset between planes has grown to `phasing` whole places
+            beyond = place + phasing * (beside // planes)
+            pairs.append(np.stack([k, beside % planes * each + beyond % each])[:, kept])
         both = np.unique(np.concatenate(pairs, axis=1).T, axis=0)
         both = both[both[:, 0] != both[:, 1]]
         return both[:, 0], both[:, 1]

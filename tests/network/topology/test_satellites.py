@@ -149,6 +149,27 @@ def test_a_grid_of_iridium_over_a_day(at_s: float) -> None:
     assert np.ptp(ring_m) < 1e-6
 
 
+@pytest.mark.parametrize(("planes", "each", "phasing"), [(72, 22, 17), (72, 22, 1), (6, 11, 3), (5, 8, 4)])
+def test_a_grid_of_a_delta_closes_around_the_earth(planes: int, each: int, phasing: int) -> None:
+    """From the last plane to the first, ranges over a period are those between any two adjacent planes."""
+    view = sky(planes * each, planes, phasing, 53.0, 780, "delta")
+    pairs = set(zip(*(ends.tolist() for ends in SatelliteEdges(neighbours="grid")._pairs(
+        planes * each, planes, phasing, star=False
+    )), strict=True))  # fmt: skip
+    assert pairs == {(other, one) for one, other in pairs}
+    assert len(pairs) == 4 * planes * each
+    times_s = np.linspace(0.0, 6018.0, 301)
+
+    def ranges_km(one: int, other: int) -> Any:
+        one_m, other_m = view.orbits.places_m(np.array([one, other]), times_s)
+        return np.linalg.norm(one_m - other_m, axis=-1) / 1e3
+
+    inner = ranges_km(0, each)
+    ((one, other),) = [(one, other) for one, other in pairs if one == (planes - 1) * each and other < each]
+    assert ranges_km(one, other).min() == pytest.approx(inner.min(), rel=1e-3)
+    assert ranges_km(one, other).max() == pytest.approx(inner.max(), rel=1e-3)
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_drawn_shells(seed: int) -> None:
     """An edge of a ring is there at all times exactly if the closed-form height is above the limit."""

@@ -286,10 +286,54 @@ def test_an_overload_is_foreseen() -> None:
     heavy = "{name: phones, users: 4, size: {kind: fixed, byte: 2500}, gap: {kind: fixed, mean_s: 0.04}}"
     outlook = Outlook(small_scenario(f"traffic=[{heavy}]"))
     (crowd,) = crowds(outlook)
-    assert crowd.load == pytest.approx(4 * 20_000 / 0.04 / 1e6)
+    assert crowd.loads.tolist() == pytest.approx([4 * 20_000 / 0.04 / 1e6])
     (warning,) = (text for path, text in warnings_of(outlook) if path[0] == "traffic")
     assert "phones offer 2 Mbit/s, which makes the load 2" in warning
     assert "100 files/s" in outlook.company
+
+
+STREET = ("channel=urban-micro", "channel.fading=none", "network.cells={kind: list, xy_m: [[0, 0], [400, 0]]}")
+
+
+def test_the_load_is_that_of_the_cell_with_the_most() -> None:
+    """Ten users beside the first of two stations load this cell alone."""
+    near = "{name: near, users: 10, placement: {kind: disc, radius_m: 10, inner_radius_m: 5}, "
+    flow = "size: {kind: fixed, byte: 100000}, gap: {kind: exponential, mean_s: 1}}"
+    outlook = Outlook(small_scenario(*STREET, f"traffic=[{near}{flow}]"))
+    (crowd,) = crowds(outlook)
+    assert crowd.loads[0] > 0
+    assert crowd.loads[1] == 0
+    alone = Outlook(small_scenario(*STREET[:2], f"traffic=[{near}{flow}]"))
+    assert crowd.loads[0] == pytest.approx(next(crowds(alone)).loads[0])
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ("network.uplink.access=noma", "phones 2 of the rate of a lone sender on the uplink"),
+        ("network.uplink.access={kind: slotted-aloha, slot_s: 0.01}", "phones at least 2 of the rate of a lone"),
+        ("network.transport=tcp", "phones at least 2"),
+    ],
+)
+def test_an_estimate_that_leaves_something_out_says_so(settings: str, text: str) -> None:
+    """Where senders overlap, a load has no verdict; contention and transports take further time."""
+    heavy = "{name: phones, users: 4, size: {kind: fixed, byte: 2500}, gap: {kind: fixed, mean_s: 0.04}}"
+    outlook = Outlook(small_scenario(settings, f"traffic=[{heavy}]"))
+    assert text in outlook.company
+    queues = [text for path, text in warnings_of(outlook) if path[0] == "traffic" and "queues grow" in text]
+    assert len(queues) == (settings == "network.transport=tcp")
+
+
+def test_users_out_of_reach_are_told_apart_and_break_no_law() -> None:
+    """Users at 4.9 km never reach the station: a warning names them, and turns that they give back are no airtime."""
+    far = "{name: far, users: 3, placement: {kind: disc, radius_m: 4910, inner_radius_m: 4900}, "
+    flow = "size: {kind: fixed, byte: 2000}, gap: {kind: exponential, mean_s: 0.05}}"
+    settings = (*STREET[:2], "channel.device.tx_power_dbm=0", f"traffic=[{far}{flow}]")
+    (warning,) = (text for path, text in warnings_of(Outlook(small_scenario(*settings))) if path[0] == "traffic")
+    assert "far has users out of reach, whose files are lost, got 3 of 3" in warning
+    fed = run_small(*settings, timing_only=True)
+    assert len(fed.ledger.traffic) > 3
+    assert not any(verify(fed.ledger, frozenset({"uplink"})).values())
 
 
 def offers(name: str, load: float) -> str:
