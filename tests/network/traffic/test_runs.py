@@ -327,7 +327,7 @@ def test_an_estimate_that_leaves_something_out_says_so(settings: str, text: str)
 def test_users_out_of_reach_are_told_apart_and_break_no_law() -> None:
     """Users at 4.9 km never reach the station: a warning names them, and turns that they give back are no airtime."""
     far = "{name: far, users: 3, placement: {kind: disc, radius_m: 4910, inner_radius_m: 4900}, "
-    flow = "size: {kind: fixed, byte: 2000}, gap: {kind: exponential, mean_s: 0.05}}"
+    flow = "size: {kind: fixed, byte: 2000}, gap: {kind: exponential, mean_s: 0.0002}}"
     settings = (*STREET[:2], "channel.device.tx_power_dbm=0", f"traffic=[{far}{flow}]")
     (warning,) = (text for path, text in warnings_of(Outlook(small_scenario(*settings))) if path[0] == "traffic")
     assert "far has users out of reach, whose files are lost, got 3 of 3" in warning
