@@ -21,7 +21,7 @@ from hypothesis import settings
 
 pytest_plugins = ["tests.run_folders"]
 
-for profile, max_examples in {"thorough": 100, "quick": 15}.items():
+for profile, max_examples in {"thorough": 100, "quick": 10}.items():
     settings.register_profile(profile, deadline=None, derandomize="CI" in os.environ, max_examples=max_examples)
 settings.load_profile("quick")
 

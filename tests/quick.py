@@ -31,7 +31,7 @@ def crossed(*axes: Iterable[Any]) -> list[Any]:
 
 
 def share(thorough: int) -> int:
-    """So many draws in `make test-all`, a seventh of them in `make test`, but at least five."""
+    """So many draws in `make test-all`, a tenth of them in `make test`, but at least five."""
     return max(thorough * settings().max_examples // 100, min(thorough, 5))
 
 

@@ -36,7 +36,7 @@ STAND_INS = {
     "hugging-face": "data={kind: synthetic, features: [1, 28, 28], n_samples: 20000, n_test: 100, classes: 62}",
     "mnist": "data={kind: synthetic, features: [1, 28, 28], n_samples: 8000, n_test: 100}",
     "fashion-mnist": "data={kind: synthetic, features: [1, 28, 28], n_samples: 8000, n_test: 100}",
-    "torchvision": "data={kind: synthetic, features: [3, 32, 32], n_samples: 1000, n_test: 100}",
+    "torchvision": "data={kind: synthetic, features: [3, 32, 32], n_samples: 1000, n_test: 10}",
 }
 FOLDERS = {
     "chest-accelerometer": "chest_accelerometer",
@@ -49,6 +49,8 @@ FOLDERS = {
 """Where each kind of data lies that is not embedded."""
 ONE_OF_EACH = {"aspire_fashion_mnist", "cifar10", "clustered_mnist", "femnist", "shakespeare"}
 """A scenario for each of them but the recordings of the chest, which take seconds to read; the others are slow."""
+LIKE_ANOTHER = {"fedul_mnist_gpu"}
+"""A scenario that is `fedul_mnist` on another device."""
 NATURAL = {kind: ["partition=iid"] for kind in ("chest-accelerometer", "hugging-face", "torchvision")}
 """What a stand-in needs beside, where the real data are dealt out by owner, or are many more."""
 
@@ -119,7 +121,11 @@ def data_dir() -> Path:
     return Path(os.environ.get("FEDNET_DATA", ROOT.parent / "shared" / "data"))
 
 
-@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=pytest.mark.slow if path.stem in LIKE_ANOTHER else []) for path in SCENARIOS],
+    ids=lambda path: path.stem,
+)
 def test_scenario_runs(path: Path, tmp_path: Path) -> None:
     """One round ends, every conservation law holds; data that must be fetched has a synthetic stand-in of its shape.
 

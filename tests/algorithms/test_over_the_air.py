@@ -134,10 +134,10 @@ def test_who_is_late_is_left_out(algorithm: str) -> None:
 
 @pytest.mark.parametrize("algorithm", BY_SUMS)
 def test_it_goes_on_from_a_checkpoint_file(algorithm: str) -> None:
-    """Cut after each of its rounds, every part resumed from the file of the one before: nothing differs in a bit."""
+    """Cut after each round but the last, each part resumed from the file of the one before: no bit differs."""
     settings = settings_of(algorithm, LOSSY, "stop.rounds=4")
     whole = run_small(*settings)
-    last, _ = resumed_every_round(whole.round, *settings)
+    last, _ = resumed_every_round(whole.round - 1, *settings)
     frames, expected = last.ledger.frames(), whole.ledger.frames()
     assert frames.keys() == expected.keys()
     for name in frames:

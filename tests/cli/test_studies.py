@@ -268,6 +268,7 @@ def test_a_failed_report_loses_no_sweep(study: Path, tmp_path: Path, monkeypatch
     assert not (out / "report.html").exists()
 
 
+@pytest.mark.usefixtures("here")
 def test_without_plots_the_table_of_runs_is_written(study: Path, tmp_path: Path) -> None:
     """`--no-plots` leaves out figures and the report, not `runs.csv`, which is no figure."""
     out = tmp_path / "out"
@@ -359,6 +360,7 @@ def test_reproduce_refreshes_the_reference(study: Path, tmp_path: Path, monkeypa
     )
     (tmp_path / "scenarios/studies").mkdir(parents=True)
     (tmp_path / "scenarios/studies/cheap.yaml").write_text(cheap, encoding="utf-8")
+    monkeypatch.setattr("fednet_emu.study.reproduce.names", lambda _folder: ["cheap"])  # a second for all the others
 
     nothing = fednet("reproduce", "--minutes", "0.01")
     assert nothing.exit_code == 2

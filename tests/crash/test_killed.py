@@ -25,10 +25,18 @@ def kills(story: str, room: Path, every: int, seed: int) -> list[dict[str, Any]]
     return found
 
 
-@pytest.mark.parametrize("story", ["fresh", "beside-others", "resumed", "sweep"])
-def test_killed_before_some_operations(story: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("story", "every"),
+    [
+        ("fresh", 24),
+        pytest.param("beside-others", 24, marks=pytest.mark.slow),
+        ("resumed", 24),
+        ("sweep", 60),
+    ],
+)
+def test_killed_before_some_operations(story: str, every: int, tmp_path: Path) -> None:
     """The same command goes on or starts anew, ends, leaves equal files to the byte, and keeps the user's."""
-    found = kills(story, tmp_path, every=24, seed=0)
+    found = kills(story, tmp_path, every, seed=0)
 
     assert len(found) > 1
     assert [kill for kill in found if kill["wrong"]] == []

@@ -44,6 +44,13 @@ ALLOWED = {f"learning/engines/{name}.py": ["pickle"] for name in ("parcels", "wo
 NEEDED = {"torch.load": ("weights_only", True), "np.load": ("allow_pickle", False)}
 
 
+def dotted(node: ast.expr) -> str:
+    """The name of what is called, such as `torch.load`; of a method of anything else only the method's, after a dot."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 def unsafe(tree: ast.AST) -> Iterator[str]:
     """The names of everything in a syntax tree that could run code from a file."""
     for node in ast.walk(tree):
@@ -52,7 +59,7 @@ def unsafe(tree: ast.AST) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] in FORBIDDEN_MODULES:
             yield str(node.module)
         elif isinstance(node, ast.Call):
-            name = ast.unparse(node.func)
+            name = dotted(node.func)
             given = {word.arg: getattr(word.value, "value", ...) for word in node.keywords}
             key, value = NEEDED.get(name, ("", None))
             if name in FORBIDDEN_CALLS or name.rpartition(".")[2] in FORBIDDEN_METHODS or given.get("shell"):

@@ -333,7 +333,7 @@ print(json.dumps(found))
 def test_a_column_is_a_line_of_its_row_and_one_of_each_writer(tmp_path):
     """In a copy of the package, with its meaning below it: the table and the reference have it, events are the same."""
     package = Path(fe.__file__).parent
-    shutil.copytree(package, tmp_path / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(package, tmp_path / package.name)  # with what is compiled of it
     for folder in ("channels", "profiles", "scenarios"):
         (tmp_path / folder).symlink_to(package.parent / folder)
     for file, (place, new) in COLUMN.items():

@@ -542,18 +542,24 @@ def points(table):
     return sorted(map(tuple, table[["setting", "round", *COSTS, "accuracy"]].to_numpy().tolist()))
 
 
+@pytest.fixture(scope="module")
+def shown_of(study):
+    """The page and the figure of the study."""
+    return study_document(study), pareto_figure(study)
+
+
 @pytest.mark.parametrize("cost", TRADED)
-def test_the_page_and_the_figure_show_the_front_of_the_study(study, cost):
+def test_the_page_and_the_figure_show_the_front_of_the_study(study, shown_of, cost):
     """The same settings, rounds and means for accuracy against each cost; some points are on it, and most are not."""
     front = study.front(cost)
-    told = study_document(study)
+    told, figure = shown_of
     part = told["pareto"]["rounds"]
     place = part["fronts"][f"{TRADED[cost].column}:accuracy"]
     shown = front.iloc[:0].assign(
         setting=[told["settings"][int(number)]["label"] for number in part["setting"][place]],
         **{name: part[name][place] for name in ("round", *COSTS, "accuracy")},
     )
-    numbers = pareto_figure(study).numbers
+    numbers = figure.numbers
     drawn = numbers[numbers["front"] == cost]
     drawn = drawn.assign(setting=[f"{row.access}, devices.count = {row._3}" for row in drawn.itertuples()])
 

@@ -233,7 +233,7 @@ def test_kinds_are_listed_with_what_they_are():
 
 
 SPACE = {"algorithm.lr": {"low": 0.01, "high": 0.2, "log": True}, "algorithm.local_steps": [1, 2, 4]}
-ASKED = {"target": {"loss": 0.6}, "seeds": 3, "trials": 6, "settings": {"stop.rounds": 12, "channel": "urban-micro"}}
+ASKED = {"target": {"loss": 0.6}, "seeds": 2, "trials": 6, "settings": {"stop.rounds": 12, "channel": "urban-micro"}}
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,12 @@ def models(*settings: str) -> tuple[Federation, list[torch.Tensor]]:
     return fed, [fed.read(w) for w in final]
 
 
+@cache
+def toy(alpha: float) -> Federation:
+    """The run of the toy problem after 120 rounds; tests only look at it."""
+    return run_small(*TOY, graph(alpha=alpha))
+
+
 def frame(fed: Federation, name: str) -> pd.DataFrame:
     return fed.ledger.frame(name)
 
@@ -57,7 +64,7 @@ def frame(fed: Federation, name: str) -> pd.DataFrame:
 @pytest.mark.parametrize("alpha", [2e-4, 1e-2])
 def test_the_groups_are_found(alpha: float) -> None:
     """After 120 rounds the two groups are tied within and not across; the record says who is with whom."""
-    fed = run_small(*TOY, graph(alpha=alpha))
+    fed = toy(alpha)
     last = frame(fed, "agreement").iloc[-1]
     clusters = frame(fed, "clusters").query("round == 120").sort_values("device")["cluster"]
 
@@ -74,7 +81,7 @@ def test_clusters_are_recorded_every_so_many_rounds() -> None:
 
 def test_too_large_an_alpha_ties_everybody_and_the_gradients_tell() -> None:
     """At alpha = 0.1 all are one cluster, and the largest gradient stays above a fifth of what it was."""
-    ties = {alpha: run_small(*TOY, graph(alpha=alpha)) for alpha in (0.01, 0.1)}
+    ties = {alpha: toy(alpha) for alpha in (0.01, 0.1)}
     ratios = {alpha: _ratio(frame(fed, "convergence")) for alpha, fed in ties.items()}
 
     assert frame(ties[0.1], "agreement").iloc[-1]["n_clusters"] == 1
@@ -113,10 +120,10 @@ def test_the_toy_table_on_the_network(
 def test_the_norm_coupling_finds_the_groups_too() -> None:
     """With numbers for multipliers, one more scalar goes down to each client and the groups come out."""
     settings = graph(alpha=2e-3, norm_coupling="true", dual_lr=0.05, max_multiplier=0.4)
-    fed = run_small(*TOY, settings, "stop.rounds=600", "evaluation.every_rounds=600")
+    fed = run_small(*TOY, settings, "stop.rounds=400", "evaluation.every_rounds=400")
 
     assert frame(fed, "agreement").iloc[-1]["rand_index"] == 1.0
-    assert fed.ledger.sent_bit == [32 * 8 * 4 * 600, 32 * 8 * 5 * 600, 0]
+    assert fed.ledger.sent_bit == [32 * 8 * 4 * 400, 32 * 8 * 5 * 400, 0]
 
 
 # ---- limits, bits, losses --------------------------------------------------------------------------------------------
@@ -161,12 +168,12 @@ def test_lost_uplinks_leave_the_last_word() -> None:
 
 def test_the_gap_ends_the_run() -> None:
     """With a tolerance the run ends as soon as neither the weights nor the models have far to go."""
-    fed = run_small(*TOY, "stop.rounds=3000", graph(alpha=0.01, tolerance=2e-3, record_every=1))
+    fed = run_small(*TOY, "stop.rounds=600", graph(alpha=0.01, tolerance=2e-2, record_every=1))
     convergence = frame(fed, "convergence")
     far = convergence[["gap", "moved"]].max(axis=1)
 
-    assert fed.round < 3000
-    assert far.iloc[-1] < 2e-3 <= far.iloc[:-1].min()
+    assert fed.round < 600
+    assert far.iloc[-1] < 2e-2 <= far.iloc[:-1].min()
 
 
 def test_silence_is_not_convergence() -> None:

@@ -72,16 +72,16 @@ def largest(rivals, at_least):
 
 
 def test_greedy_comes_close_to_brute_force():
-    """On 200 random instances with up to 12 senders the largest greedy group averages at least 85 % of the optimum."""
+    """On 60 random instances with up to 12 senders the largest greedy group averages at least 85 % of the optimum."""
     ratios = []
-    for seed in range(200):
+    for seed in range(60):
         rivals = instance(seed, "cells" if seed % 2 else "one")
         size = len(greedy_group(rivals, range(len(rivals.snr))))
         best = largest(rivals, size)
         if best:
             ratios.append(size / best)
 
-    assert len(ratios) > 150
+    assert len(ratios) > 45
     assert np.mean(ratios) >= 0.85
 
 

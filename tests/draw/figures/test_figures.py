@@ -243,7 +243,7 @@ def test_the_numbers_of_a_timeline_are_its_bars(make_run):
 
 @pytest.fixture
 def two(make_run):
-    return figures([RunRecords.opened(make_run(f"run-{seed}", seed=seed), f"seed {seed}") for seed in (1, 2)])
+    return figures([RunRecords.opened(make_run(f"run-{seed}", rounds=5, seed=seed), f"seed {seed}") for seed in (1, 2)])
 
 
 @pytest.mark.parametrize(("size", "width_in"), [("one-column", 3.5), ("two-column", 7.16)])
@@ -291,10 +291,10 @@ def test_a_title_of_a_figure_without_a_legend(make_run):
     assert figure._suptitle.get_window_extent().y0 >= figure.axes[0].get_tightbbox().y1
 
 
-def test_an_unknown_size_is_refused(two):
+def test_an_unknown_size_is_refused():
     """The error names the sizes."""
     with pytest.raises(FednetError, match="got 'one-colum'; did you mean 'one-column'"):
-        fit_to_page(two["timeline"], "one-colum")
+        fit_to_page(Figure(), "one-colum")
 
 
 def test_the_numbers_of_curves_are_those_of_the_run(make_run):
@@ -349,11 +349,11 @@ def test_tables_are_written_beside_the_pictures(two, tmp_path):
     assert all(path.stat().st_size > 0 for path in written)
 
 
-def test_pgf_without_latex_is_a_mistake_in_words(two, tmp_path, monkeypatch):
+def test_pgf_without_latex_is_a_mistake_in_words(tmp_path, monkeypatch):
     """PGF needs LaTeX, which is not asked for otherwise; nothing is written."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(FednetError, match="formats: pgf needs LaTeX for its text, got no lualatex"):
-        save(two, tmp_path / "out", ("pgf",))
+        save({"plot": Figure()}, tmp_path / "out", ("pgf",))
     assert not (tmp_path / "out").exists()
 
 

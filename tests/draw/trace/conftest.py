@@ -97,6 +97,6 @@ def read(path: Path) -> Read:
     return found
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def read_trace() -> Callable[[Path], Read]:
     return read

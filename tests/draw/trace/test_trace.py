@@ -58,6 +58,13 @@ def story(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, read_trace: Callable[[Path], Trace]) -> Callable[[str], Trace]:
+    """Reads the trace of a whole story, once; tests only look at it."""
+    folder = tmp_path_factory.mktemp("whole")
+    return cache(lambda story: read_trace(played(story)[0].trace(folder / f"{story}.pftrace")))
+
+
 def rows(ledger: Ledger, table: str) -> Iterator[dict[str, Any]]:
     """The rows of a table of the ledger, numbered, with times in ns and reasons in words."""
     columns = getattr(ledger, table).columns
@@ -112,22 +119,20 @@ def written(trace: Trace) -> Counter[Expected]:
     )
 
 
-def test_every_row_of_the_ledger_is_a_slice_to_the_nanosecond(
-    story: str, tmp_path: Path, read_trace: Callable[[Path], Trace]
-) -> None:
+def test_every_row_of_the_ledger_is_a_slice_to_the_nanosecond(story: str, whole: Callable[[str], Trace]) -> None:
     """Devices, names, begins, ends and row numbers of all slices are those of the ledger, none missing, none more."""
-    run, ledger = played(story)
+    _, ledger = played(story)
 
-    trace = read_trace(run.trace(tmp_path / "run.pftrace"))
+    trace = whole(story)
 
     assert expected(ledger) == written(trace)
 
 
-def test_media_carry_every_transmission_once(story: str, tmp_path: Path, read_trace: Callable[[Path], Trace]) -> None:
+def test_media_carry_every_transmission_once(story: str, whole: Callable[[str], Trace]) -> None:
     """What was on the air is on the track of its kind of link, in the cell where it was sent, to the nanosecond."""
-    run, ledger = played(story)
+    _, ledger = played(story)
 
-    trace = read_trace(run.trace(tmp_path / "run.pftrace"))
+    trace = whole(story)
 
     on_air = {(one.track[0], kind, one.told["transfer"], one.started_ns, one.ended_ns)
               for kind in KINDS for one in trace.on("medium", kind)}  # fmt: skip
@@ -137,14 +142,12 @@ def test_media_carry_every_transmission_once(story: str, tmp_path: Path, read_tr
     assert on_air == sent
 
 
-def test_slices_are_told_their_size_rate_and_energy(
-    story: str, tmp_path: Path, read_trace: Callable[[Path], Trace]
-) -> None:
+def test_slices_are_told_their_size_rate_and_energy(story: str, whole: Callable[[str], Trace]) -> None:
     """The rate is bits over time on the air; energies of all slices sum up to the run's but idle power."""
     run, ledger = played(story)
     sent = list(rows(ledger, "transfers"))
 
-    trace = read_trace(run.trace(tmp_path / "run.pftrace"))
+    trace = whole(story)
 
     for one in of_devices(trace):
         if "size_bit" in one.told:
@@ -157,13 +160,9 @@ def test_slices_are_told_their_size_rate_and_energy(
     assert shown_j + by_server_j == pytest.approx(run.summary["energy_j"] - run.summary["idle_j"])
 
 
-def test_slices_of_a_device_are_nested_in_turns(
-    story: str, tmp_path: Path, read_trace: Callable[[Path], Trace]
-) -> None:
+def test_slices_of_a_device_are_nested_in_turns(story: str, whole: Callable[[str], Trace]) -> None:
     """On a device's first lane all slices are inside turns, which begin and end with them; nothing else is nested."""
-    run, _ = played(story)
-
-    trace = read_trace(run.trace(tmp_path / "run.pftrace"))
+    trace = whole(story)
 
     turns = [one for one in trace.slices if one.name.startswith(("round", "turn")) and one.track[-1] != "rounds"]
     inner = of_devices(trace)
@@ -176,19 +175,19 @@ def test_slices_of_a_device_are_nested_in_turns(
     assert {(one.track, one.ended_ns) for one in turns} <= ends
 
 
-def test_counters_are_those_of_the_ledger(story: str, tmp_path: Path, read_trace: Callable[[Path], Trace]) -> None:
+def test_counters_are_those_of_the_ledger(story: str, whole: Callable[[str], Trace]) -> None:
     """At every instant: transfers on the air, transfers waiting, bits and energy so far, summed over the cells."""
-    run, ledger = played(story)
+    _, ledger = played(story)
     sent, worked = list(rows(ledger, "transfers")), list(rows(ledger, "computes"))
 
-    trace = read_trace(run.trace(tmp_path / "run.pftrace"))
+    trace = whole(story)
 
     def at(name: str, now_ns: int) -> float:
         tracks = [values for track, values in trace.counters.items() if track[-1] == name]
         return sum(([value for at_ns, value in values if at_ns <= now_ns] or [0.0])[-1] for values in tracks)
 
     instants = np.unique([row[name] for row in sent for name in ("requested_ns", "started_ns", "ended_ns")])
-    for now_ns in instants[instants >= 0][:: max(1, len(instants) // 40)].tolist():
+    for now_ns in instants[instants >= 0][:: max(1, len(instants) // 20)].tolist():
         for kind in KINDS:
             mine = [row for row in sent if KINDS[row["direction"]] == kind]
             on_air = [row for row in mine if row["started_ns"] >= 0]
@@ -205,14 +204,12 @@ def test_counters_are_those_of_the_ledger(story: str, tmp_path: Path, read_trace
     assert trace.units[("cell 0", "medium", "uplink: bits on the air")] == "bit"
 
 
-def test_rounds_are_slices_and_averages_gather_what_arrived(
-    story: str, tmp_path: Path, read_trace: Callable[[Path], Trace]
-) -> None:
+def test_rounds_are_slices_and_averages_gather_what_arrived(story: str, whole: Callable[[str], Trace]) -> None:
     """Rounds have the times of the ledger; an average at its end has a flow from each update that has come in it."""
-    run, ledger = played(story)
+    _, ledger = played(story)
     recorded = list(rows(ledger, "rounds"))
 
-    trace = read_trace(run.trace(tmp_path / "run.pftrace"))
+    trace = whole(story)
 
     shown = [one for one in trace.on("rounds") if one.name != "average"]
     assert [(one.name, one.started_ns, one.ended_ns, one.told["arrived"]) for one in shown] == [
@@ -228,12 +225,10 @@ def test_rounds_are_slices_and_averages_gather_what_arrived(
         began_ns = row["ended_ns"]
 
 
-def test_flows_lead_from_a_broadcast_over_the_training_to_the_average(
-    tmp_path: Path, read_trace: Callable[[Path], Trace]
-) -> None:
+def test_flows_lead_from_a_broadcast_over_the_training_to_the_average(whole: Callable[[str], Trace]) -> None:
     """Back from each average, every chain of arrows is: uplink on the air, uplink, computing, downlink, broadcast."""
-    run, ledger = played("turns with losses")
-    trace = read_trace(run.trace(tmp_path / "run.pftrace"))
+    _, ledger = played("turns with losses")
+    trace = whole("turns with losses")
     before: dict[int, list[int]] = {}
     for source, target in trace.arrows():
         before.setdefault(target, []).append(source)
@@ -257,14 +252,14 @@ def test_flows_lead_from_a_broadcast_over_the_training_to_the_average(
         assert broadcast.name == "broadcast"
 
 
-def test_one_process_per_cell_with_the_devices_it_serves(tmp_path: Path, read_trace: Callable[[Path], Trace]) -> None:
+def test_one_process_per_cell_with_the_devices_it_serves(whole: Callable[[str], Trace]) -> None:
     """Each device is below the nearest of the seven stations up to shadowing, as the network itself says."""
     from fednet_emu.emulation.build import build
 
     run, _ = played("cells")
     network = build(run.scenario, timing_only=True).network
 
-    trace = read_trace(run.trace(tmp_path / "run.pftrace"))
+    trace = whole("cells")
 
     shown = {one.track[-1]: one.track[:2] for one in of_devices(trace)}
     assert len({track[0] for track in shown.values()}) > 3
@@ -275,21 +270,25 @@ def test_one_process_per_cell_with_the_devices_it_serves(tmp_path: Path, read_tr
 
 
 def test_parts_of_any_size_give_the_same_slices(
-    story: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_trace: Callable[[Path], Trace]
+    story: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    read_trace: Callable[[Path], Trace],
+    whole: Callable[[str], Trace],
 ) -> None:
     """A table read seven rows at a time gives the trace that a table read at once gives."""
     run, _ = played(story)
-    whole = read_trace(run.trace(tmp_path / "whole.pftrace"))
+    at_once = whole(story)
     monkeypatch.setattr(feed, "PART_ROWS", 7)
 
     parts = read_trace(run.trace(tmp_path / "parts.pftrace"))
 
-    assert sorted(map(repr, parts.slices)) == sorted(map(repr, whole.slices))
-    assert parts.counters.keys() == whole.counters.keys()
-    for track, values in whole.counters.items():
+    assert sorted(map(repr, parts.slices)) == sorted(map(repr, at_once.slices))
+    assert parts.counters.keys() == at_once.counters.keys()
+    for track, values in at_once.counters.items():
         np.testing.assert_allclose(parts.counters[track], values, rtol=1e-12)
     assert {(parts.slices[a].name, parts.slices[b].name, parts.slices[a].started_ns) for a, b in parts.arrows()} == {
-        (whole.slices[a].name, whole.slices[b].name, whole.slices[a].started_ns) for a, b in whole.arrows()
+        (at_once.slices[a].name, at_once.slices[b].name, at_once.slices[a].started_ns) for a, b in at_once.arrows()
     }
 
 

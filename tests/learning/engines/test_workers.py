@@ -8,7 +8,6 @@ import threading
 import time
 from contextlib import suppress
 from itertools import pairwise
-from multiprocessing import parent_process
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -35,6 +34,7 @@ from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.models.base import seeded_module
 from fednet_emu.learning.models.flat import FlatModel
+from tests.learning.engines.layers import Deadly, Picky
 from tests.learning.results import results_of
 from tests.quick import crossed
 
@@ -91,15 +91,16 @@ def equal(found, expected):
     return all(torch.equal(a.params, b.params) and a.loss == b.loss for a, b in zip(found, expected, strict=True))
 
 
+@pytest.mark.parametrize("counts", [(2,), pytest.param((1, 4), marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("kind", "its"), crossed(MODULES, [(RuleEngine, "by-rule"), (BatchedEngine, "batched")]))
-def test_the_number_of_workers_changes_no_bit(kind, its):
+def test_the_number_of_workers_changes_no_bit(kind, its, counts):
     """Models and losses of 1, 2 and 4 workers are those of this process, over several rounds.
 
     Here, too, an operation has one thread: the order in which several add up changes the last bits.
     """
     jobs, (make, name) = wavefront(kind), its
     expected = results_of(SpreadEngine([make()]), jobs)
-    for count in (1, 2, 4):
+    for count in counts:
         engine = engine_of(count, make, name)
         assert equal(results_of(engine, jobs), expected)
         assert equal(results_of(engine, jobs), expected)
@@ -216,12 +217,12 @@ def test_who_closes_one_engine_leaves_the_other_alone():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /dev/shm and /proc")
 def test_a_worker_that_is_killed_is_replaced():
-    """With SIGKILL, idle or at work, twenty times: results are the same, and neither zombies nor memory are left."""
+    """With SIGKILL, idle or at work, again and again: results are the same, and neither zombies nor memory are left."""
     engine, jobs = engine_of(2), wavefront("dropout")
     expected = results_of(SpreadEngine([RuleEngine()]), jobs)
     assert equal(results_of(engine, jobs), expected)
     shared = set(Path("/dev/shm").iterdir())
-    for _ in range(10):
+    for _ in range(2):
         killed(1)
         results = engine.run(jobs)
         found = dict([next(results)])
@@ -234,15 +235,6 @@ def test_a_worker_that_is_killed_is_replaced():
     listing = ["ps", "--ppid", str(os.getpid()), "-o", "stat="]
     listed = subprocess.run(listing, capture_output=True, text=True, check=True)
     assert "Z" not in listed.stdout
-
-
-class Deadly(nn.Linear):
-    """A layer that ends any process but the one of the test."""
-
-    def forward(self, x):
-        if parent_process() is not None:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().forward(x.flatten(1))
 
 
 def test_jobs_that_kill_every_worker_are_one_sentence():
@@ -268,26 +260,6 @@ def test_what_cannot_travel_is_trained_here():
     assert equal(results_of(engine, jobs), results_of(SpreadEngine([RuleEngine()]), jobs))
     assert engine.statistics == {}
     assert "in the main process, as they cannot be sent: AttributeError: Can't pickle local" in engine.choices[-1]
-
-
-class Picky(nn.Linear):
-    """A layer that no other process can load, or run."""
-
-    def __init__(self, *, loads):
-        super().__init__(64, 5)
-        self.loads = loads
-
-    def __setstate__(self, state):
-        super().__setstate__(state)
-        self.check(ok=state["loads"])
-
-    def forward(self, x):
-        self.check(ok=not self.loads)
-        return super().forward(x.flatten(1))
-
-    def check(self, *, ok):
-        if not ok and parent_process() is not None:
-            raise OSError("not in this process")
 
 
 @pytest.mark.parametrize(("loads", "why"), [(False, "cannot load them: OSError"), (True, "has failed, OSError")])
