@@ -293,6 +293,8 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
             self.view: ServerView = question.known
             if not set(self.acts.acts) & set(WHO):
                 self._own = choice(self.rule, self.view, self.fed.streams)
+        else:
+            self.view = self.view.later(self.fed.round)
         return observation.observed(self.view, self.keys, self._own if question else [], self.now), info
 
     def _step(self, answer: Answer) -> Step:

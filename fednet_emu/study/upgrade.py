@@ -19,6 +19,7 @@ from fednet_emu.study.runs import runs_of
 from fednet_emu.study.search.search import load_search
 
 _RENAMED = re.compile(r"(?P<line>\d+)  (?P<path>\S+): (.*'(?P<word>[^']+)';? (it )?)?is now named '(?P<new>[^']+)'")
+_END = r"(?=['\"]?\s*(?:[],}#]|$))"  # end of a scalar in YAML
 
 
 def upgrade(path: Path) -> Iterator[str]:
@@ -37,8 +38,11 @@ def upgrade(path: Path) -> Iterator[str]:
             if found is None:
                 continue
             row, former = int(found["line"]) - 1, found["word"] or found["path"].rpartition(".")[2]
-            ending = r"(?![\w-])" if found["word"] else r"(?=['\"]?\s*:|\.\w)"
-            lines[row], count = re.subn(rf"(?<![\w-]){re.escape(former)}{ending}", found["new"], lines[row], count=1)
+            before, after = (
+                (r"([:=\[,-]\s*['\"]?)", _END) if found["word"] else (r"((?<![\w-]))", r"(?=['\"]?\s*:|\.\w)")
+            )
+            pattern = f"{before}{re.escape(former)}{after}"
+            lines[row], count = re.subn(pattern, rf"\g<1>{found['new']}", lines[row], count=1)
             if count:
                 changes.append(f"{path}:{row + 1}  {found['path']}: {former} is now {found['new']}")
         if not changes:

@@ -111,6 +111,22 @@ def test_the_second_observation_by_hand() -> None:
     assert (over, cut, info["step"].invited, info["step"].arrived, info["step"].bits) == (False, False, 2, 2, 960)
 
 
+@pytest.mark.parametrize("timing_only", [True, False])
+def test_the_last_observation_is_that_of_the_end(timing_only: bool) -> None:
+    """After the last step, time, round and counts are those at the end of the run."""
+    env = small(timing_only=timing_only, observe=("server",) if timing_only else ("server", "reported_loss"))
+    env.reset(seed=1)
+    ended = False
+    while not ended:
+        action = env.action_space.sample()
+        seen, _, ended, _, info = env.step(action)
+    invited = env.run().rounds["invited"].sum()
+    assert seen["now_s"][0] == pytest.approx(info["step"].ended_s)
+    assert seen["round"][0] == info["step"].round == 4
+    assert seen["invited"].sum() == invited == 8
+    assert seen["arrived"].sum() == env.run().rounds["arrived"].sum()
+
+
 def test_an_observation_is_never_nan_and_never_infinite() -> None:
     """Not with devices that are away, losses and empty batteries."""
     for settings in SCENES.values():

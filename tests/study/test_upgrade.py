@@ -37,6 +37,18 @@ def test_upgrade_replaces_keys_kinds_and_values_of_scenarios_and_studies(tmp_pat
         assert "has no former names" in fednet("upgrade", str(path)).stdout
 
 
+def test_upgrade_replaces_the_value_and_no_equal_word_before_it(tmp_path: Path) -> None:
+    """A scenario on one line, whose title begins with a former kind."""
+    path, text = (
+        tmp_path / "line.yaml",
+        "{{title: shared air, include: quickstart, network: {{uplink: {{access: {}}}}}}}\n",
+    )
+    path.write_text(text.format("shared"))
+    result = fednet("upgrade", str(path))
+    assert result.stdout.count(" is now ") == 1
+    assert path.read_text() == text.format("full-reuse")
+
+
 def test_a_former_name_of_two_settings_has_the_present_name_of_its_group() -> None:
     """`loss` was a setting of the uplink and of d-psgd; elsewhere it is no former name."""
     known = ["access", "message_loss"], ["lr", "on_lost_message"], ["lr"]

@@ -15,7 +15,7 @@ A rule has no information about the future: slowdowns of computations, channel s
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -118,6 +118,7 @@ class ServerView:
     polled_loss: Array  # the received losses [N] of the current model; nan for all other devices
     memory: Any  # the state of the rule, created by `start`
     work: RoundWork  # the work of a device in the round
+    later: Callable[[int], ServerView]  # returns the information at the current time, for the round with this index
 
     @cached_property
     def rate_bps(self) -> Array:

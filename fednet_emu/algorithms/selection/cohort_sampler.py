@@ -157,4 +157,5 @@ class History:
             polled_loss=np.full(len(self._invited), np.nan),
             memory=memory,
             work=work,
+            later=lambda now: self.view(now, size, there, memory, work, rng),
         )

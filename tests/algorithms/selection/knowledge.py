@@ -53,6 +53,7 @@ def known(n: int, size: int, t: int = 0, seed: int = 0, **given: Any) -> ServerV
         "polled": np.array([], int),
         "polled_loss": nothing,
         "memory": None,
+        "later": None,
     }
     for name, value in given.items():
         values[name] = np.asarray(value) if isinstance(values[name], np.ndarray) else value
