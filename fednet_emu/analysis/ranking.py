@@ -47,6 +47,8 @@ class Course:
     or `diverged`. Empty if the run reached the target."""
     score: float
     """Best value of the target's metric over all evaluations within the limits; NaN if there is none."""
+    is_untrained: bool = False
+    """True if the initial model, before any training, meets the target."""
 
 
 def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float] | None = None) -> RankedSettings:
@@ -102,12 +104,12 @@ def _why_not(place: int, courses: Sequence[Sequence[Course]], target: Mapping[st
     diverged = sum(DIVERGED in run.stopped_by for run in runs)
     if diverged == len(runs):
         return f"diverged in {diverged} of {len(runs)}"
-    untrained = sum(run.cost <= 0 for run in runs)
+    untrained = sum(run.is_untrained for run in runs)
     if untrained:
         return f"the untrained model meets {aim} in {untrained} of {counted(len(runs), 'run')}; raise the target"
     if minimised in PER_RUN:  # a cost of the whole run does not show when the run ended
         return "" if any(math.isfinite(run.cost) for run in runs) else f"no run reached {aim}"
-    others = [run.cost for other, its in enumerate(courses) if other != place for run in its if run.cost > 0]
+    others = [run.cost for other, its in enumerate(courses) if other != place for run in its if not run.is_untrained]
     first, ends = min(others, default=math.inf), [run.watched for run in runs if ENDED in run.stopped_by]
     if len(ends) + diverged < len(runs) or not max(ends) < first:
         return ""
@@ -215,8 +217,9 @@ def course_of(
     if status == "diverged":
         return Course(math.inf, watched, (DIVERGED,), score)
     if good.any():
-        cost = float(spent[int(np.argmax(good))])
-        return Course(cost, cost, (), score)
+        first = int(np.argmax(good))
+        cost = float(spent[first])
+        return Course(cost, cost, (), score, is_untrained=first == 0 and int(rows["round"].iloc[0]) == 0)
     if last < len(rows):
         return Course(math.inf, watched, tuple(cost for cost, over in beyond.items() if over[last]), score)
     used_up = watched >= limits.get(minimised, math.inf)

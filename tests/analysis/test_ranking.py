@@ -238,6 +238,20 @@ def test_a_target_that_the_untrained_model_meets_is_said_and_not_ranked(raced):
         rank(raced({"a": [{"at": 0}] * 3, "b": [{"at": 0}] * 3}))
 
 
+def test_a_cost_of_zero_is_no_sign_of_an_untrained_model(raced):
+    """Without energy models a trained model reaches the target with 0 J, and is the cheapest."""
+    view = raced({"a": [{"at": 10, "watt": 0.0}] * 3, "b": [{"at": 10}] * 3})
+
+    found = rank(view, "energy")
+
+    assert [(its.setting.label, its.cost.mean, its.not_ranked) for its in found.settings] == [
+        ("a", 0.0, ""),
+        ("b", 10.0, ""),
+    ]
+    with pytest.raises(FednetError, match="the untrained model meets accuracy 0.9 in 3 of 3 runs"):
+        rank(raced({"a": [{"at": 0}] * 3, "b": [{"at": 0}] * 3}), "energy")
+
+
 def test_a_diverged_setting_is_said_first_and_never_the_best(raced):
     """All six runs of 1e12 diverge, and half of those of 3: whatever the horizon they never arrive."""
     wild = {"at": 2, "until": 3, "status": "diverged"}
