@@ -12,7 +12,7 @@ import pandas as pd
 from typing_extensions import override
 
 from fednet_emu.analysis.quantities import TextResult, counted, joined
-from fednet_emu.analysis.scales import COSTS, Cost, limits_text
+from fednet_emu.analysis.scales import COSTS, PER_RUN, Cost, limits_text
 from fednet_emu.analysis.settings import Setting
 from fednet_emu.analysis.statistics import ALPHA, Interval, Paired, fewest_seeds, smallest_p
 from fednet_emu.analysis.study import level_text, target_text
@@ -27,8 +27,10 @@ QUESTION = (
     "p: the chance of means so far apart if all settings up to this one were equally good; "
     "intervals are of the mean of one setting"
 )
-ENDED, DIVERGED = "ended", "diverged"
-"""Reasons for which a run missed the target, apart from exceeded limits: it ended within all limits, or it diverged."""
+ENDED, DIVERGED, MISSED, UNKNOWN = "ended", "diverged", "missed", "unknown"
+"""Reasons for which a run missed the target, apart from exceeded limits: it ended within all limits, it diverged, it
+ended if the compared cost is that of the whole run, or a limited cost is unknown."""
+_CAUSES = {ENDED: "never reached it", MISSED: "never reached it", DIVERGED: DIVERGED, UNKNOWN: "limited cost unknown"}
 
 
 @dataclass(frozen=True)
@@ -101,11 +103,10 @@ class Ranked:
     @property
     def limits(self) -> str:
         """Number of runs that missed the target by reason, as text. Empty if all runs reached the target."""
-        causes = {
-            cause: "never reached it" if cause == ENDED else cause if cause == DIVERGED else f"limit of {cause}"
-            for cause in self.limited_by
-        }
-        return ", ".join(f"{causes[cause]}: {counted(runs, 'run')}" for cause, runs in self.limited_by.items())
+        return ", ".join(
+            f"{_CAUSES.get(cause, f'limit of {cause}')}: {counted(runs, 'run')}"
+            for cause, runs in self.limited_by.items()
+        )
 
     @property
     def more_seeds(self) -> int:
@@ -142,6 +143,11 @@ class RankedSettings(TextResult):
     @property
     def cost(self) -> Cost:
         return COSTS[self.minimised]
+
+    @property
+    def per_run(self) -> bool:
+        """True if settings are ranked by a cost of the whole run, such as the delay of other users."""
+        return self.minimised in PER_RUN
 
     @property
     def ranked(self) -> list[Ranked]:
@@ -203,7 +209,7 @@ class RankedSettings(TextResult):
 
     @override
     def lines(self) -> list[str]:
-        title = f"{self.cost.title.lower()} to target"
+        title = f"{self.cost.title.lower()} {'over the whole run' if self.per_run else 'to target'}"
         lines = [*self.words, f"\n{title}: mean and 95 % interval over {counted(len(self.seeds), 'seed')}"]
         lines += [QUESTION] if len(self.ranked) > 1 else []
         return [*lines, *(line for place, its in enumerate(self.settings, start=1) for line in self._block(place, its))]
@@ -239,7 +245,7 @@ class RankedSettings(TextResult):
             return f", {self.cost.after.format(' to '.join(ends))}"
         if math.isfinite(its.median):
             return f", median {self.cost.show(its.median)}"
-        watched = its.limited_by.keys() - {DIVERGED}
+        watched = its.limited_by.keys() - {DIVERGED, MISSED}
         return f" within {self.cost.show(float(its.costs.max()))}" if watched else ""
 
     def _first(self) -> Iterator[str]:
@@ -337,7 +343,8 @@ class RankedSettings(TextResult):
         failed = sum(len(its.costs) - its.share for its in ranked) - ended
         if failed:
             within = " within the limits" if self.limits else ""
-            own = "the limit" if self.minimised in self.limits else f"the most that any run spent{within}"
+            spent = f"the highest of any run{within}" if self.per_run else f"the most that any run spent{within}"
+            own = "the limit" if self.minimised in self.limits else spent
             count = "counts" if failed == 1 else "count"
             yield f"{counted(failed, 'run')} did not reach it and {count} as {self.cost.show(self.most)}, {own}."
         if ended and self.first_ended is not None and len(ranked) > 1:

@@ -7,8 +7,11 @@ randomized trials with a time-to-event outcome", BMC Medical Research Methodolog
 exceeded a limit counts as never reaching the target. Its cost is the limit of the compared cost. If there is no such
 limit, it is the highest cost of any run.
 
+A cost of the whole run, such as the delay of other users, is not known up to a point in time. With such a cost, a run
+that missed the target counts as the highest cost of any run, and no run is censored at its end.
+
 A setting is not ranked if all its runs diverged, if all its runs ended before any run of another setting reached the
-target, or if its untrained model meets the target.
+target, if its untrained model meets the target, or if the cost of one of its runs is unknown.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ import scipy
 
 from fednet_emu.analysis.confidence_set import confidence_set, horizons, restricted, seeds_needed
 from fednet_emu.analysis.quantities import counted
-from fednet_emu.analysis.ranked import DIVERGED, ENDED, Ranked, RankedSettings
+from fednet_emu.analysis.ranked import DIVERGED, ENDED, MISSED, UNKNOWN, Ranked, RankedSettings
 from fednet_emu.analysis.scales import COSTS, PER_RUN, limits_text
 from fednet_emu.analysis.settings import Setting, settings_of
 from fednet_emu.analysis.statistics import Interval, Paired, cost_interval, sign_test
@@ -38,13 +41,13 @@ class Course:
     """Outcome of one run: whether and at which cost it reached the target within the limits."""
 
     cost: float
-    """Cost to reach the target within the limits. Infinite if the run missed the target."""
+    """Cost to reach the target within the limits. Infinite if the run missed the target, NaN if the cost is unknown."""
     watched: float
     """Cost up to which the run was observed. It is the cost at which the run reached the target. If the run missed the
     target, it is the cost of the last evaluation within the limits."""
     stopped_by: tuple[str, ...]
     """Reasons for which the run missed the target: the names of the costs whose limits were exceeded first, or `ended`,
-    or `diverged`. Empty if the run reached the target."""
+    or `diverged`, `missed` or `unknown`. Empty if the run reached the target."""
     score: float
     """Best value of the target's metric over all evaluations within the limits; NaN if there is none."""
     is_untrained: bool = False
@@ -74,13 +77,14 @@ def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float
         ]
         for setting in settings
     ]
-    if not any(math.isfinite(run.cost) for runs in courses for run in runs):
+    if all(run.stopped_by for runs in courses for run in runs):
         raise FednetError(_nobody(view, settings, seeds, courses, limits))
     reasons = [_why_not(place, courses, view.target, minimised) for place in range(len(settings))]
     kept = [place for place, reason in enumerate(reasons) if not reason]
     if not kept:
-        raise FednetError(f"{view.name}: best: ranks nothing, got settings of which {reasons[0]}")
-    most = limits.get(minimised, max(run.watched for place in kept for run in courses[place]))
+        raise FednetError(f"{view.name}: best: ranks nothing, got {settings[0].label}: {reasons[0]}")
+    spent_most = max(run.watched for place in kept for run in courses[place] if math.isfinite(run.watched))
+    most = limits.get(minimised, spent_most)
     ended = [(courses[place][seed].watched, place, seed) for place in kept for seed in range(len(seeds))
              if ENDED in courses[place][seed].stopped_by]  # fmt: skip
     first = min(ended, default=None)
@@ -99,6 +103,10 @@ def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float
     )
 
 
+LACKING = {"neighbours": ("no file of other users", "; run longer (`stop`)")}
+"""Reason why a cost of a run is unknown, and advice, by the name of the cost."""
+
+
 def _why_not(place: int, courses: Sequence[Sequence[Course]], target: Mapping[str, float], minimised: str) -> str:
     runs, aim, show = courses[place], target_text(target), COSTS[minimised].show
     diverged = sum(DIVERGED in run.stopped_by for run in runs)
@@ -107,8 +115,12 @@ def _why_not(place: int, courses: Sequence[Sequence[Course]], target: Mapping[st
     untrained = sum(run.is_untrained for run in runs)
     if untrained:
         return f"the untrained model meets {aim} in {untrained} of {counted(len(runs), 'run')}; raise the target"
+    unknown = sum(math.isnan(run.cost) for run in runs)
+    if unknown:
+        lacking, more = LACKING.get(minimised, (f"{minimised} is not recorded", ""))
+        return f"{lacking} in {unknown} of {counted(len(runs), 'run')}{more}"
     if minimised in PER_RUN:  # a cost of the whole run does not show when the run ended
-        return "" if any(math.isfinite(run.cost) for run in runs) else f"no run reached {aim}"
+        return f"no run reached {aim}" if all(run.stopped_by for run in runs) else ""
     others = [run.cost for other, its in enumerate(courses) if other != place for run in its if not run.is_untrained]
     first, ends = min(others, default=math.inf), [run.watched for run in runs if ENDED in run.stopped_by]
     if len(ends) + diverged < len(runs) or not max(ends) < first:
@@ -207,7 +219,8 @@ def course_of(
     `rows` are the evaluations of the run, with a column `spent NAME` for the cost `minimised` and each limited cost.
     """
     scores, spent = rows[measure].to_numpy(np.float64), rows[f"spent {minimised}"].to_numpy(np.float64)
-    beyond = {cost: rows[f"spent {cost}"].to_numpy(np.float64) > most for cost, most in limits.items()}
+    amounts = {cost: rows[f"spent {cost}"].to_numpy(np.float64) for cost in limits}
+    beyond = {cost: ~(amounts[cost] <= most) for cost, most in limits.items()}  # an unknown cost is not within a limit
     within = ~np.any([*beyond.values(), np.zeros(len(rows), np.bool_)], axis=0)
     last = int(np.argmin(within)) if not within.all() else len(rows)
     good = scores[:last] >= level if measure == "accuracy" else scores[:last] <= level
@@ -221,7 +234,11 @@ def course_of(
         cost = float(spent[first])
         return Course(cost, cost, (), score, is_untrained=first == 0 and int(rows["round"].iloc[0]) == 0)
     if last < len(rows):
-        return Course(math.inf, watched, tuple(cost for cost, over in beyond.items() if over[last]), score)
+        over = [cost for cost in limits if beyond[cost][last]]
+        causes = dict.fromkeys(UNKNOWN if math.isnan(amounts[cost][last]) else cost for cost in over)
+        return Course(math.inf, watched, tuple(causes), score)
+    if minimised in PER_RUN:
+        return Course(math.inf, watched, (MISSED,), score)
     used_up = watched >= limits.get(minimised, math.inf)
     return Course(math.inf, watched, (minimised if used_up else ENDED,), score)
 

@@ -234,7 +234,7 @@ def test_a_target_that_the_untrained_model_meets_is_said_and_not_ranked(raced):
 
     assert found.best == [{"method": "b"}]
     assert "Not ranked: a: the untrained model meets accuracy 0.9 in 3 of 3 runs; raise the target." in found.words
-    with pytest.raises(FednetError, match="ranks nothing, got settings of which the untrained model meets accuracy"):
+    with pytest.raises(FednetError, match="ranks nothing, got a: the untrained model meets accuracy"):
         rank(raced({"a": [{"at": 0}] * 3, "b": [{"at": 0}] * 3}))
 
 
@@ -248,8 +248,36 @@ def test_a_cost_of_zero_is_no_sign_of_an_untrained_model(raced):
         ("a", 0.0, ""),
         ("b", 10.0, ""),
     ]
-    with pytest.raises(FednetError, match="the untrained model meets accuracy 0.9 in 3 of 3 runs"):
+    with pytest.raises(FednetError, match=r"the untrained model meets accuracy 0\.9 in 3 of 3 runs"):
         rank(raced({"a": [{"at": 0}] * 3, "b": [{"at": 0}] * 3}), "energy")
+
+
+def delayed(view, delays, **columns):
+    """The study with a delay of other users (s) of each run; other `columns` are also columns of the runs."""
+    return replace(view, runs=view.runs.assign(neighbours_p95_s=delays, **columns))
+
+
+def test_a_run_without_files_of_other_users_is_not_ranked(raced):
+    """A run without a delay has no cost; it is no reason to stop, and its setting is named with the reason."""
+    view = raced({"a": [{"at": 5}, {"at": 6}, {"at": 7}], "b": [{"at": 9}, {}, {"at": 9}]})
+
+    found = rank(delayed(view, [np.nan, 1.0, 2.0, 3.0, np.nan, 4.0]), "neighbours")
+
+    assert [its.setting.label for its in found.settings] == ["b", "a"]
+    assert "Not ranked: a: no file of other users in 1 of 3 runs; run longer (`stop`)." in found.words
+    assert found.settings[0].costs.tolist() == [3.0, 4.0, 4.0], "a run that misses the target counts as the highest"
+    with pytest.raises(FednetError, match="ranks nothing, got a: no file of other users in 3 of 3 runs; run longer"):
+        rank(delayed(view, [np.nan] * 3 + [np.nan, 1.0, 2.0]), "neighbours")
+
+
+def test_an_unknown_cost_is_not_within_a_limit(raced):
+    """Of delays of 50 ms, 200 ms and none, the first alone is within 100 ms."""
+    view = delayed(raced({"a": [{"at": 5}, {"at": 5}, {"at": 5}]}), [0.05, 0.2, np.nan])
+
+    found = rank(view, limits={"neighbours": 0.1})
+
+    assert found.settings[0].got_there.tolist() == [True, False, False]
+    assert found.settings[0].limits == "limit of neighbours: 1 run, limited cost unknown: 1 run"
 
 
 def test_a_diverged_setting_is_said_first_and_never_the_best(raced):
