@@ -17,6 +17,7 @@ import pandas as pd
 from fednet_emu.analysis.quantities import number_text
 from fednet_emu.analysis.run import RunRecords
 from fednet_emu.analysis.scales import (
+    CARBON,
     COSTS,
     DEVICE_ENERGY,
     PER_RUN,
@@ -194,7 +195,7 @@ class StudyRecords:
         return replace(self, evaluations=kept, runs=runs)
 
     def spent(self, cost: str) -> pd.Series:
-        """Return for each row of `evaluations` the cost of the run so far, in simulated s, bits, J or rounds.
+        """Return for each row of `evaluations` the cost of the run so far, in simulated s, bits, J, rounds or g.
 
         If a cost is known only for the whole run, each evaluation of the run has this value.
 
@@ -212,6 +213,11 @@ class StudyRecords:
                     f"{self.name}: {cost}: is not recorded, got runs without it; see docs/concepts/traffic"
                 )
             return self.evaluations["cell"].map(own)
+        if cost == CARBON and COSTS[cost].column not in self.evaluations:
+            raise FednetError(
+                f"{self.name}: {cost}: is not recorded at each evaluation, got a table without it; "
+                "give the scenario a section carbon, and sweep the study again"
+            )
         amounts = self.evaluations[COSTS[cost].column]
         if cost != DEVICE_ENERGY:
             return amounts

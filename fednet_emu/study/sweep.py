@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,8 @@ import pandas as pd
 from fednet_emu.analysis.scales import Measure, first_reached, with_total_bits
 from fednet_emu.analysis.settings import data_set_names
 from fednet_emu.analysis.study import DATA_SET, DEVICE_COUNT
+from fednet_emu.arrays import Array
+from fednet_emu.devices.carbon import Carbon
 from fednet_emu.files.data_folder import checksum
 from fednet_emu.files.writing import file_errors, write_json, write_table, write_text
 from fednet_emu.records.folder import LEARNING, locked, require_free, tidy, unlock
@@ -27,6 +29,9 @@ from fednet_emu.records.summaries import SPREAD
 from fednet_emu.study.file import StudyFile, Target
 from fednet_emu.study.runners import Job, Outcome, Runner, finished
 from fednet_emu.study.runs import StudyRun
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 TABLES = ("study.parquet", "runs.parquet")
 """Files with the tables for figures and comparisons. Host times are in another file, because they differ between
@@ -126,7 +131,17 @@ def _evaluations(runs: Sequence[StudyRun], finished: Sequence[tuple[int, Path]])
     rows = np.repeat([place for place, _ in finished], [len(table) for table in tables]).astype(int)
     keys = pd.DataFrame([_keys(run) for run in runs], columns=None if runs else KEYS)
     keys = keys.iloc[rows].reset_index(drop=True)
-    return pd.concat([keys, with_total_bits(together.to_pandas())], axis="columns")
+    table = pd.concat([keys, with_total_bits(together.to_pandas())], axis="columns")
+    carbon = [runs[place].scenario.carbon for place, _ in finished]
+    if any(its is not None for its in carbon):
+        table["carbon_g"] = np.concatenate([_grams(*each) for each in zip(carbon, tables, strict=True)])
+    return table
+
+
+def _grams(carbon: Carbon | None, evaluations: pa.Table) -> Array:
+    if carbon is None:
+        return np.full(len(evaluations), math.nan)
+    return carbon.grams_until(*(evaluations[name].to_pylist() for name in ("simulated_s", "energy_j")))
 
 
 STUDY = "study.json"
