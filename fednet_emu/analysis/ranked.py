@@ -68,6 +68,10 @@ class Ranked:
     """Number of runs that missed the target, for each reason."""
     is_same: bool = False
     """True if each run reached the target at the same cost as the first setting's run with the same seed."""
+    is_known: bool = True
+    """False if the cost of a run of this setting or of the first setting is a lower bound."""
+    lower_bounds: int = 0
+    """Number of runs that reached the target and whose costs are lower bounds."""
     not_ranked: str = ""
     """The reason why the setting is not ranked. Empty if it is ranked."""
 
@@ -98,7 +102,7 @@ class Ranked:
         Two settings are equivalent if the interval of their cost difference lies within 5 % of the first one's mean.
         """
         within = MARGIN * self.restricted[1]
-        return self.is_whole and -within <= self.difference.low and self.difference.high <= within
+        return self.is_known and self.is_whole and -within <= self.difference.low and self.difference.high <= within
 
     @property
     def limits(self) -> str:
@@ -178,6 +182,7 @@ class RankedSettings(TextResult):
                     "reached": its.share,
                     **_interval(self.cost.to_target, its.cost),
                     "median": its.median,
+                    **({"lower_bounds": its.lower_bounds} if self.per_run else {}),
                     "difference": its.difference.mean if other else math.nan,
                     "p": its.p if other else math.nan,
                     "may_be_best": its.may_be_best,
@@ -226,8 +231,10 @@ class RankedSettings(TextResult):
         if mean:
             text = f"{apart if is_cut else self.cost.show(abs(mean))} {self.cost.more if mean > 0 else self.cost.less}"
         if is_cut:
+            text = "no difference shown" if not mean and not its.is_known else text
             until = least if least == most else f"{least} to {most}"
-            text += f" ({own} against {first}, restricted to {until} where a run ended)"
+            where = "where a run ended" if its.is_known else "where a delay is a lower bound"
+            text += f" ({own} against {first}, restricted to {until} {where})"
         if its.is_kept_by_share:
             return f"{text}, but reached in more runs"
         verdict = "not separated" if its.may_be_best else "not the best"
@@ -242,7 +249,7 @@ class RankedSettings(TextResult):
         costs = its.costs[its.got_there]
         if its.is_whole:
             ends = dict.fromkeys(self.cost.row([costs.min(), costs.max()]))
-            return f", {self.cost.after.format(' to '.join(ends))}"
+            return f", {self.cost.after.format(_least(its) + ' to '.join(ends))}"
         if math.isfinite(its.median):
             return f", median {self.cost.show(its.median)}"
         watched = its.limited_by.keys() - {DIVERGED, MISSED}
@@ -261,7 +268,8 @@ class RankedSettings(TextResult):
             more = f"; {counted(len(rest), 'other')} in {sum(other.share for other in rest)} of {runs}" if rest else ""
             yield f"{target[0].upper()}{target[1:]}{limits_text(self.limits)} was reached by {shares}{more}."
             return
-        after = self.cost.after.format(self.cost.show(its.cost.mean))
+        after = self.cost.after.format(_least(its) + self.cost.show(its.cost.mean))
+        after += " on average" if its.lower_bounds and len(its.costs) > 1 else ""
         if np.isfinite(its.cost.low):
             mean, low, high = self.cost.row(its.cost)
             after = f"{self.cost.after.format(mean)} on average (95 % {low} to {high})"
@@ -339,6 +347,12 @@ class RankedSettings(TextResult):
 
     def _counted(self) -> Iterator[str]:
         ranked = self.ranked
+        bounds, runs = sum(its.lower_bounds for its in ranked), sum(its.share for its in ranked)
+        if bounds:
+            yield (
+                f"The delay is a lower bound in {bounds} of {counted(runs, 'run')} that reached it, because files of "
+                "other users were unfinished at the end: two runs are compared up to this bound. Run longer."
+            )
         ended = sum(its.limited_by.get(ENDED, 0) for its in ranked)
         failed = sum(len(its.costs) - its.share for its in ranked) - ended
         if failed:
@@ -362,7 +376,7 @@ class RankedSettings(TextResult):
         if its.is_whole and not its.not_ranked:
             mean, low, high = self.cost.row(its.cost)
             spread = f" ({low} to {high})" if np.isfinite(its.cost.low) else ""
-            text = f"{mean if spread else self.cost.show(its.cost.mean)}{spread}, reached by {its.reached}"
+            text = f"{_least(its)}{mean if spread else self.cost.show(its.cost.mean)}{spread}, reached by {its.reached}"
         yield f"{place:2}. {its.setting.label}: {text}"
         if place > 1 or its.not_ranked:
             yield f"    {self.against_best(its)}"
@@ -372,6 +386,10 @@ class RankedSettings(TextResult):
 
 def _interval(name: str, values: Sequence[float]) -> dict[str, float]:
     return dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
+
+
+def _least(its: Ranked) -> str:
+    return "at least " if its.lower_bounds else ""
 
 
 def _about(more: int) -> str:
