@@ -399,7 +399,8 @@ class Remedy:
     """Number of rounds until as many updates have arrived as in the original run. None if the number of rounds is the
     same."""
     problem: str = ""
-    """The reason why `simulated_s` is unknown, or the kind of activity whose time increases due to the remedy."""
+    """The reason why `simulated_s` is unknown, or the kind of activity whose time increases due to the remedy. If no
+    update arrived in the original run, the number of updates that arrive with the remedy."""
 
     def gain(self, took_s: float) -> str:
         """Return a text about the time that the remedy saves, or about the reason why this time is unknown.
@@ -428,6 +429,7 @@ class Explanation(TextResult):
         waiting_j: energy in J that devices consumed while they neither communicated nor computed.
         losses: number of lost messages by reason, in words. The text is empty if no message was lost.
         handovers: number of transfers that changed cells.
+        has_updates: True if at least one update arrived.
         remedies: the remedies whose effect was found by replaying the run.
         no_remedies: the reason why no remedy was replayed; empty if there is none.
     """
@@ -438,6 +440,7 @@ class Explanation(TextResult):
     waiting_j: float = 0.0
     losses: str = ""
     handovers: int = 0
+    has_updates: bool = True
     remedies: list[Remedy] = field(default_factory=list)
     no_remedies: str = ""
 
@@ -452,12 +455,21 @@ class Explanation(TextResult):
         computes = run.table("computes")
         if run.has(SCENE):
             computes = computes.assign(fixed_s=Scene.of(run).fixed_s(computes))
-        parts = critical_path(run.table("transfers"), computes, run.table("rounds"), backhaul)
+        rounds = run.table("rounds")
+        if not len(rounds):
+            algorithm = run.settings.get("algorithm")
+            idle = "idle" in (algorithm, algorithm.get("kind") if isinstance(algorithm, dict) else None)
+            found = "algorithm idle" if idle else "a run that ended before its first round did"
+            advice = "explain a run of another algorithm" if idle else "give it more (`stop`)"
+            raise DataError(f"{run.name}: rounds", f"there are none, got {found}", advice)
+        parts = critical_path(run.table("transfers"), computes, rounds, backhaul)
         if not parts:
             raise DataError(f"{run.name}: rounds", "all have zero length, so there is no critical path", "run more")
         energy_j, waiting_j = (float(run.summary.get(name) or 0.0) for name in ("energy_j", "waiting_j"))
         handovers = len(run.table("handovers")) if run.has("handovers") else 0
-        return cls(run.name, parts_frame(parts), energy_j, waiting_j, losses_in_words(run.summary), handovers)
+        has_updates = bool(rounds["arrived"].any())
+        losses = losses_in_words(run.summary)
+        return cls(run.name, parts_frame(parts), energy_j, waiting_j, losses, handovers, has_updates)
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -544,7 +556,9 @@ class Explanation(TextResult):
         if self.no_remedies:
             yield f"no remedy was replayed: {self.no_remedies}"
             return
-        if self.remedies:
+        if self.remedies and not self.has_updates:
+            yield "no update arrived; updates that arrive with a remedy, or its gain in as many rounds, replayed"
+        elif self.remedies:
             yield "largest gain of a remedy, until as many updates have arrived, replayed with the same seed"
         for its in self.remedies:
             yield f"  {its.title}: {its.gain(self.took_s)}"

@@ -12,7 +12,7 @@ import pandas as pd
 from typing_extensions import override
 
 from fednet_emu.analysis.quantities import TextResult, counted, joined
-from fednet_emu.analysis.scales import COSTS, Cost, limits_text
+from fednet_emu.analysis.scales import COSTS, PER_RUN, Cost, limits_text
 from fednet_emu.analysis.settings import Setting
 from fednet_emu.analysis.statistics import ALPHA, Interval, Paired, fewest_seeds, smallest_p
 from fednet_emu.analysis.study import level_text, target_text
@@ -27,8 +27,10 @@ QUESTION = (
     "p: the chance of means so far apart if all settings up to this one were equally good; "
     "intervals are of the mean of one setting"
 )
-ENDED, DIVERGED = "ended", "diverged"
-"""Reasons for which a run missed the target, apart from exceeded limits: it ended within all limits, or it diverged."""
+ENDED, DIVERGED, MISSED, UNKNOWN = "ended", "diverged", "missed", "unknown"
+"""Reasons for which a run missed the target, apart from exceeded limits: it ended within all limits, it diverged, it
+ended if the compared cost is that of the whole run, or a limited cost is unknown."""
+_CAUSES = {ENDED: "never reached it", MISSED: "never reached it", DIVERGED: DIVERGED, UNKNOWN: "limited cost unknown"}
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,10 @@ class Ranked:
     """Number of runs that missed the target, for each reason."""
     is_same: bool = False
     """True if each run reached the target at the same cost as the first setting's run with the same seed."""
+    is_known: bool = True
+    """False if the cost of a run of this setting or of the first setting is a lower bound."""
+    lower_bounds: int = 0
+    """Number of runs that reached the target and whose costs are lower bounds."""
     not_ranked: str = ""
     """The reason why the setting is not ranked. Empty if it is ranked."""
 
@@ -96,16 +102,15 @@ class Ranked:
         Two settings are equivalent if the interval of their cost difference lies within 5 % of the first one's mean.
         """
         within = MARGIN * self.restricted[1]
-        return self.is_whole and -within <= self.difference.low and self.difference.high <= within
+        return self.is_known and self.is_whole and -within <= self.difference.low and self.difference.high <= within
 
     @property
     def limits(self) -> str:
         """Number of runs that missed the target by reason, as text. Empty if all runs reached the target."""
-        causes = {
-            cause: "never reached it" if cause == ENDED else cause if cause == DIVERGED else f"limit of {cause}"
-            for cause in self.limited_by
-        }
-        return ", ".join(f"{causes[cause]}: {counted(runs, 'run')}" for cause, runs in self.limited_by.items())
+        return ", ".join(
+            f"{_CAUSES.get(cause, f'limit of {cause}')}: {counted(runs, 'run')}"
+            for cause, runs in self.limited_by.items()
+        )
 
     @property
     def more_seeds(self) -> int:
@@ -144,6 +149,11 @@ class RankedSettings(TextResult):
         return COSTS[self.minimised]
 
     @property
+    def per_run(self) -> bool:
+        """True if settings are ranked by a cost of the whole run, such as the delay of other users."""
+        return self.minimised in PER_RUN
+
+    @property
     def ranked(self) -> list[Ranked]:
         """The ranked settings, best first; there is at least one."""
         return [its for its in self.settings if not its.not_ranked]
@@ -172,6 +182,7 @@ class RankedSettings(TextResult):
                     "reached": its.share,
                     **_interval(self.cost.to_target, its.cost),
                     "median": its.median,
+                    **({"lower_bounds": its.lower_bounds} if self.per_run else {}),
                     "difference": its.difference.mean if other else math.nan,
                     "p": its.p if other else math.nan,
                     "may_be_best": its.may_be_best,
@@ -203,7 +214,7 @@ class RankedSettings(TextResult):
 
     @override
     def lines(self) -> list[str]:
-        title = f"{self.cost.title.lower()} to target"
+        title = f"{self.cost.title.lower()} {'over the whole run' if self.per_run else 'to target'}"
         lines = [*self.words, f"\n{title}: mean and 95 % interval over {counted(len(self.seeds), 'seed')}"]
         lines += [QUESTION] if len(self.ranked) > 1 else []
         return [*lines, *(line for place, its in enumerate(self.settings, start=1) for line in self._block(place, its))]
@@ -220,8 +231,10 @@ class RankedSettings(TextResult):
         if mean:
             text = f"{apart if is_cut else self.cost.show(abs(mean))} {self.cost.more if mean > 0 else self.cost.less}"
         if is_cut:
+            text = "no difference shown" if not mean and not its.is_known else text
             until = least if least == most else f"{least} to {most}"
-            text += f" ({own} against {first}, restricted to {until} where a run ended)"
+            where = "where a run ended" if its.is_known else "where a delay is a lower bound"
+            text += f" ({own} against {first}, restricted to {until} {where})"
         if its.is_kept_by_share:
             return f"{text}, but reached in more runs"
         verdict = "not separated" if its.may_be_best else "not the best"
@@ -236,10 +249,10 @@ class RankedSettings(TextResult):
         costs = its.costs[its.got_there]
         if its.is_whole:
             ends = dict.fromkeys(self.cost.row([costs.min(), costs.max()]))
-            return f", {self.cost.after.format(' to '.join(ends))}"
+            return f", {self.cost.after.format(_least(its) + ' to '.join(ends))}"
         if math.isfinite(its.median):
             return f", median {self.cost.show(its.median)}"
-        watched = its.limited_by.keys() - {DIVERGED}
+        watched = its.limited_by.keys() - {DIVERGED, MISSED}
         return f" within {self.cost.show(float(its.costs.max()))}" if watched else ""
 
     def _first(self) -> Iterator[str]:
@@ -255,7 +268,8 @@ class RankedSettings(TextResult):
             more = f"; {counted(len(rest), 'other')} in {sum(other.share for other in rest)} of {runs}" if rest else ""
             yield f"{target[0].upper()}{target[1:]}{limits_text(self.limits)} was reached by {shares}{more}."
             return
-        after = self.cost.after.format(self.cost.show(its.cost.mean))
+        after = self.cost.after.format(_least(its) + self.cost.show(its.cost.mean))
+        after += " on average" if its.lower_bounds and len(its.costs) > 1 else ""
         if np.isfinite(its.cost.low):
             mean, low, high = self.cost.row(its.cost)
             after = f"{self.cost.after.format(mean)} on average (95 % {low} to {high})"
@@ -333,11 +347,18 @@ class RankedSettings(TextResult):
 
     def _counted(self) -> Iterator[str]:
         ranked = self.ranked
+        bounds, runs = sum(its.lower_bounds for its in ranked), sum(its.share for its in ranked)
+        if bounds:
+            yield (
+                f"The delay is a lower bound in {bounds} of {counted(runs, 'run')} that reached it, because files of "
+                "other users were unfinished at the end: two runs are compared up to this bound. Run longer."
+            )
         ended = sum(its.limited_by.get(ENDED, 0) for its in ranked)
         failed = sum(len(its.costs) - its.share for its in ranked) - ended
         if failed:
             within = " within the limits" if self.limits else ""
-            own = "the limit" if self.minimised in self.limits else f"the most that any run spent{within}"
+            spent = f"the highest of any run{within}" if self.per_run else f"the most that any run spent{within}"
+            own = "the limit" if self.minimised in self.limits else spent
             count = "counts" if failed == 1 else "count"
             yield f"{counted(failed, 'run')} did not reach it and {count} as {self.cost.show(self.most)}, {own}."
         if ended and self.first_ended is not None and len(ranked) > 1:
@@ -355,7 +376,7 @@ class RankedSettings(TextResult):
         if its.is_whole and not its.not_ranked:
             mean, low, high = self.cost.row(its.cost)
             spread = f" ({low} to {high})" if np.isfinite(its.cost.low) else ""
-            text = f"{mean if spread else self.cost.show(its.cost.mean)}{spread}, reached by {its.reached}"
+            text = f"{_least(its)}{mean if spread else self.cost.show(its.cost.mean)}{spread}, reached by {its.reached}"
         yield f"{place:2}. {its.setting.label}: {text}"
         if place > 1 or its.not_ranked:
             yield f"    {self.against_best(its)}"
@@ -365,6 +386,10 @@ class RankedSettings(TextResult):
 
 def _interval(name: str, values: Sequence[float]) -> dict[str, float]:
     return dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
+
+
+def _least(its: Ranked) -> str:
+    return "at least " if its.lower_bounds else ""
 
 
 def _about(more: int) -> str:

@@ -7,8 +7,12 @@ randomized trials with a time-to-event outcome", BMC Medical Research Methodolog
 exceeded a limit counts as never reaching the target. Its cost is the limit of the compared cost. If there is no such
 limit, it is the highest cost of any run.
 
+A cost of the whole run, such as the delay of other users, is not known up to a point in time. With such a cost, a run
+that missed the target counts as the highest cost of any run, and no run is censored at its end. A delay that is a lower
+bound, because files of other users were unfinished, is censored at this delay: runs are compared only up to it.
+
 A setting is not ranked if all its runs diverged, if all its runs ended before any run of another setting reached the
-target, or if its untrained model meets the target.
+target, if its untrained model meets the target, or if the cost of one of its runs is unknown.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ import scipy
 
 from fednet_emu.analysis.confidence_set import confidence_set, horizons, restricted, seeds_needed
 from fednet_emu.analysis.quantities import counted
-from fednet_emu.analysis.ranked import DIVERGED, ENDED, Ranked, RankedSettings
+from fednet_emu.analysis.ranked import DIVERGED, ENDED, MISSED, UNKNOWN, Ranked, RankedSettings
 from fednet_emu.analysis.scales import COSTS, PER_RUN, limits_text
 from fednet_emu.analysis.settings import Setting, settings_of
 from fednet_emu.analysis.statistics import Interval, Paired, cost_interval, sign_test
@@ -38,15 +42,19 @@ class Course:
     """Outcome of one run: whether and at which cost it reached the target within the limits."""
 
     cost: float
-    """Cost to reach the target within the limits. Infinite if the run missed the target."""
+    """Cost to reach the target within the limits. Infinite if the run missed the target, NaN if the cost is unknown."""
     watched: float
     """Cost up to which the run was observed. It is the cost at which the run reached the target. If the run missed the
     target, it is the cost of the last evaluation within the limits."""
     stopped_by: tuple[str, ...]
     """Reasons for which the run missed the target: the names of the costs whose limits were exceeded first, or `ended`,
-    or `diverged`. Empty if the run reached the target."""
+    or `diverged`, `missed` or `unknown`. Empty if the run reached the target."""
     score: float
     """Best value of the target's metric over all evaluations within the limits; NaN if there is none."""
+    is_lower_bound: bool = False
+    """True if the run reached the target, and its cost is at least `cost`."""
+    is_untrained: bool = False
+    """True if the initial model, before any training, meets the target."""
 
 
 def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float] | None = None) -> RankedSettings:
@@ -63,7 +71,8 @@ def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float
     measure, level = _target(view)
     settings = [setting for setting in settings_of(view) if len(setting.runs)]
     seeds = _common_seeds(view, settings)
-    evaluations = view.evaluations.assign(**{f"spent {cost}": amounts for cost, amounts in spent.items()})
+    bounds = {f"at least {cost}": view.is_lower_bound(cost) for cost in spent}
+    evaluations = view.evaluations.assign(**{f"spent {cost}": amounts for cost, amounts in spent.items()}, **bounds)
     tables = dict(list(evaluations.groupby("cell", sort=False)))
     courses = [
         [
@@ -72,13 +81,14 @@ def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float
         ]
         for setting in settings
     ]
-    if not any(math.isfinite(run.cost) for runs in courses for run in runs):
+    if all(run.stopped_by for runs in courses for run in runs):
         raise FednetError(_nobody(view, settings, seeds, courses, limits))
     reasons = [_why_not(place, courses, view.target, minimised) for place in range(len(settings))]
     kept = [place for place, reason in enumerate(reasons) if not reason]
     if not kept:
-        raise FednetError(f"{view.name}: best: ranks nothing, got settings of which {reasons[0]}")
-    most = limits.get(minimised, max(run.watched for place in kept for run in courses[place]))
+        raise FednetError(f"{view.name}: best: ranks nothing, got {settings[0].label}: {reasons[0]}")
+    spent_most = max(run.watched for place in kept for run in courses[place] if math.isfinite(run.watched))
+    most = limits.get(minimised, spent_most)
     ended = [(courses[place][seed].watched, place, seed) for place in kept for seed in range(len(seeds))
              if ENDED in courses[place][seed].stopped_by]  # fmt: skip
     first = min(ended, default=None)
@@ -97,17 +107,25 @@ def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float
     )
 
 
+LACKING = {"neighbours": ("no file of other users", "; run longer (`stop`)")}
+"""Reason why a cost of a run is unknown, and advice, by the name of the cost."""
+
+
 def _why_not(place: int, courses: Sequence[Sequence[Course]], target: Mapping[str, float], minimised: str) -> str:
     runs, aim, show = courses[place], target_text(target), COSTS[minimised].show
     diverged = sum(DIVERGED in run.stopped_by for run in runs)
     if diverged == len(runs):
         return f"diverged in {diverged} of {len(runs)}"
-    untrained = sum(run.cost <= 0 for run in runs)
+    untrained = sum(run.is_untrained for run in runs)
     if untrained:
         return f"the untrained model meets {aim} in {untrained} of {counted(len(runs), 'run')}; raise the target"
+    unknown = sum(math.isnan(run.cost) for run in runs)
+    if unknown:
+        lacking, more = LACKING.get(minimised, (f"{minimised} is not recorded", ""))
+        return f"{lacking} in {unknown} of {counted(len(runs), 'run')}{more}"
     if minimised in PER_RUN:  # a cost of the whole run does not show when the run ended
-        return "" if any(math.isfinite(run.cost) for run in runs) else f"no run reached {aim}"
-    others = [run.cost for other, its in enumerate(courses) if other != place for run in its if run.cost > 0]
+        return f"no run reached {aim}" if all(run.stopped_by for run in runs) else ""
+    others = [run.cost for other, its in enumerate(courses) if other != place for run in its if not run.is_untrained]
     first, ends = min(others, default=math.inf), [run.watched for run in runs if ENDED in run.stopped_by]
     if len(ends) + diverged < len(runs) or not max(ends) < first:
         return ""
@@ -117,11 +135,13 @@ def _why_not(place: int, courses: Sequence[Sequence[Course]], target: Mapping[st
     return f"ended after {most}{show(max(ends))}, before {before}; give it more (`stop`)"
 
 
-def _known(runs: Sequence[Course], most: float) -> tuple[Array, Mask, Mask]:
+def _known(runs: Sequence[Course], most: float) -> tuple[Array, Mask, Mask, Mask]:
+    """Return costs, and masks of runs that reached the target, that are censored, and whose costs are lower bounds."""
+    bounds = np.array([run.is_lower_bound for run in runs])
     reached = np.array([math.isfinite(run.cost) for run in runs])
     ended = np.array([ENDED in run.stopped_by for run in runs])
     known = np.array([run.cost if got else run.watched for run, got in zip(runs, reached, strict=True)])
-    return np.where(reached | ended, known, most), reached, ended
+    return np.where(reached | ended, known, most), reached, ended | bounds, bounds
 
 
 def _ranked(settings: Sequence[Setting], courses: Sequence[Sequence[Course]], most: float) -> list[Ranked]:
@@ -132,7 +152,7 @@ def _ranked(settings: Sequence[Setting], courses: Sequence[Sequence[Course]], mo
     contains the outcomes of the runs of each setting, and `most` is the cost of runs that never reach the target.
     """
     known = [_known(runs, most) for runs in courses]
-    costs, reached, ended = (np.stack(part, axis=1) for part in zip(*known, strict=True))
+    costs, reached, ended, bounds = (np.stack(part, axis=1) for part in zip(*known, strict=True))
     may_be_best, p = confidence_set(costs, ended, reached)
     apart, until = restricted(costs, ended), horizons(costs, ended)
     order = np.lexsort((-reached.sum(axis=0), apart.mean(axis=(0, 2)), np.isnan(p), ~may_be_best))
@@ -144,8 +164,8 @@ def _ranked(settings: Sequence[Setting], courses: Sequence[Sequence[Course]], mo
                 settings[place],
                 costs[:, place],
                 reached[:, place],
-                cost_interval(costs[:, place]) if reached[:, place].all() else Interval(math.nan, math.nan, math.nan),
-                _median(costs[:, place], reached[:, place], ended[:, place]),
+                _mean(costs[:, place], reached[:, place], bounds[:, place]),
+                _median(costs[:, place], reached[:, place] & ~bounds[:, place], ended[:, place]),
                 sign_test(pairs),
                 (float(np.minimum(costs[:, place], ends).mean()), float(np.minimum(costs[:, first], ends).mean())),
                 _range(ends),
@@ -153,10 +173,21 @@ def _ranked(settings: Sequence[Setting], courses: Sequence[Sequence[Course]], mo
                 bool(may_be_best[place]),
                 seeds_needed(pairs),
                 Counter(cause for run in courses[place] for cause in run.stopped_by),
-                is_same=bool(reached[:, [place, first]].all() and not pairs.any()),
+                is_same=bool(
+                    reached[:, [place, first]].all() and not pairs.any() and not bounds[:, [place, first]].any()
+                ),
+                is_known=not bounds[:, [place, first]].any(),
+                lower_bounds=int(bounds[:, place].sum()),
             )
         )
     return found
+
+
+def _mean(costs: Array, reached: Mask, bounds: Mask) -> Interval:
+    """Return the mean cost with its interval. The mean of lower bounds has no interval, and missed targets no mean."""
+    if not reached.all():
+        return Interval(math.nan, math.nan, math.nan)
+    return Interval(float(costs.mean()), math.nan, math.nan) if bounds.any() else cost_interval(costs)
 
 
 def _range(ends: Array) -> tuple[float, float]:
@@ -165,14 +196,14 @@ def _range(ends: Array) -> tuple[float, float]:
 
 
 def _apart(setting: Setting, runs: Sequence[Course], why: str, most: float) -> Ranked:
-    costs, reached, ended = _known(runs, most)
+    costs, reached, ended, bounds = _known(runs, most)
     unknown = math.nan
     return Ranked(
         setting,
         costs,
         reached,
         Interval(unknown, unknown, unknown),
-        _median(costs, reached, ended),
+        _median(costs, reached & ~bounds, ended),
         Paired(unknown, unknown, unknown, unknown),
         (unknown, unknown),
         (unknown, unknown),
@@ -181,14 +212,16 @@ def _apart(setting: Setting, runs: Sequence[Course], why: str, most: float) -> R
         seeds_needed=unknown,
         limited_by=Counter(cause for run in runs for cause in run.stopped_by),
         not_ranked=why,
+        lower_bounds=int(bounds.sum()),
     )
 
 
 def _median(costs: Array, reached: Mask, ended: Mask) -> float:
     """Return the Kaplan-Meier median of the costs [seeds] to reach the target.
 
-    `reached` and `ended` are masks [seeds] of the runs that reached the target, and of the censored runs, which ended
-    early. The result is NaN unless more than half of the runs reached the target.
+    `reached` and `ended` are masks [seeds] of the runs that reached the target at a known cost, and of the censored
+    runs, which ended early or whose costs are lower bounds. The result is NaN unless `reached` has more than half of
+    the runs.
     """
     if 2 * reached.sum() <= len(costs):
         return math.nan
@@ -205,7 +238,14 @@ def course_of(
     `rows` are the evaluations of the run, with a column `spent NAME` for the cost `minimised` and each limited cost.
     """
     scores, spent = rows[measure].to_numpy(np.float64), rows[f"spent {minimised}"].to_numpy(np.float64)
-    beyond = {cost: rows[f"spent {cost}"].to_numpy(np.float64) > most for cost, most in limits.items()}
+    amounts = {cost: rows[f"spent {cost}"].to_numpy(np.float64) for cost in limits}
+    bound = {
+        cost: bool(rows[f"at least {cost}"].any()) if f"at least {cost}" in rows else False
+        for cost in (minimised, *limits)
+    }
+    over = {cost: amounts[cost] > most for cost, most in limits.items()}
+    unknown = {cost: np.isnan(amounts[cost]) | (bound[cost] & ~over[cost]) for cost in limits}
+    beyond = {cost: over[cost] | unknown[cost] for cost in limits}  # an unknown cost is not within a limit
     within = ~np.any([*beyond.values(), np.zeros(len(rows), np.bool_)], axis=0)
     last = int(np.argmin(within)) if not within.all() else len(rows)
     good = scores[:last] >= level if measure == "accuracy" else scores[:last] <= level
@@ -215,10 +255,16 @@ def course_of(
     if status == "diverged":
         return Course(math.inf, watched, (DIVERGED,), score)
     if good.any():
-        cost = float(spent[int(np.argmax(good))])
-        return Course(cost, cost, (), score)
+        first = int(np.argmax(good))
+        cost = float(spent[first])
+        return Course(
+            cost, cost, (), score, bound[minimised], is_untrained=first == 0 and int(rows["round"].iloc[0]) == 0
+        )
     if last < len(rows):
-        return Course(math.inf, watched, tuple(cost for cost, over in beyond.items() if over[last]), score)
+        causes = dict.fromkeys(UNKNOWN if unknown[cost][last] else cost for cost in limits if beyond[cost][last])
+        return Course(math.inf, watched, tuple(causes), score)
+    if minimised in PER_RUN:
+        return Course(math.inf, watched, (MISSED,), score)
     used_up = watched >= limits.get(minimised, math.inf)
     return Course(math.inf, watched, (minimised if used_up else ENDED,), score)
 

@@ -160,19 +160,21 @@ _NEIGHBOURS = Cost(
     "with the shortest delays of other users", "with a delay of {}", "a delay of {}",
 )  # fmt: skip
 _CARBON = Cost(
-    "carbon", "Carbon", "carbon_g", "carbon_g", (Unit(1.0, "g"),), "count", "{:.4g} g of CO2".format, "less", "more",
-    "the run causes {} {}", "{target} is reached with {} {}", "with the least carbon",
+    "carbon", "Carbon", "carbon_g", "carbon_to_target_g", (Unit(1.0, "g"),), "count", "{:.4g} g of CO2".format,
+    "less", "more", "the run causes {} {}", "{target} is reached with {} {}", "with the least carbon",
 )  # fmt: skip
-PER_RUN = {its.name: its for its in (_NEIGHBOURS, _CARBON)}
+PER_RUN = {_NEIGHBOURS.name: _NEIGHBOURS}
 """Costs that are known for a whole run, but not at each evaluation. They are columns of the table of the runs of a
 study."""
-COSTS = {its.name: its for its in (_TIME, _BITS, _ENERGY, _DEVICE_ENERGY, _ROUNDS)} | PER_RUN
+CARBON = _CARBON.name
+COSTS = {its.name: its for its in (_TIME, _BITS, _ENERGY, _DEVICE_ENERGY, _ROUNDS, _NEIGHBOURS, _CARBON)}
 """The costs of a run, by short name. `energy` is the energy of all devices and base stations. `device-energy` is this
 energy divided by the number of devices, and evaluations have no column for it. `neighbours` is the 95 % quantile of the
 delays of other users of the network (background traffic). If there are several classes of other users, it is the
-largest of their quantiles. `carbon` is the CO2 emission of a whole run in g."""
-RECORDED = {name: its for name, its in COSTS.items() if name != DEVICE_ENERGY and name not in PER_RUN}
-"""The costs that have a column in the table of evaluations."""
+largest of their quantiles. `carbon` is the CO2 emission in g. Evaluations of a study have a column for it if scenarios
+have the section `carbon`."""
+RECORDED = {name: its for name, its in COSTS.items() if name not in (DEVICE_ENERGY, CARBON, *PER_RUN)}
+"""The costs that have a column in the table of evaluations of each run."""
 TRADED = {name: RECORDED[name] for name in ("time", "bits", "energy")}
 """The costs that Pareto fronts trade off against accuracy."""
 

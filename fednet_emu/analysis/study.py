@@ -17,6 +17,7 @@ import pandas as pd
 from fednet_emu.analysis.quantities import number_text
 from fednet_emu.analysis.run import RunRecords
 from fednet_emu.analysis.scales import (
+    CARBON,
     COSTS,
     DEVICE_ENERGY,
     PER_RUN,
@@ -65,6 +66,9 @@ NEEDED = ("seed", "status", "uplink_bit", "downlink_bit", "sidelink_bit")
 """Entries of a run's summary that comparisons need."""
 DATA_SET, DEVICE_COUNT = "data_set", "device_count"
 """Columns of the table of runs that contain the unique name of the data set, and the number of devices."""
+LOWER_BOUND = "neighbours_at_least"
+"""Column of the table of runs that is True if the delay of other users is a lower bound, because too many files were
+unfinished at the end of the run."""
 CONDITION = re.compile(r",(?=[^,=]+=)")
 """Separator of conditions: a comma that is followed by `axis=`. Any other comma belongs to a level."""
 
@@ -186,14 +190,14 @@ class StudyRecords:
         Raises:
             FednetError: the cost does not exist.
         """
-        kept = self.evaluations[self.spent(cost) <= amount]
+        kept = self.evaluations[(self.spent(cost) <= amount) & ~self.is_lower_bound(cost)]
         last = kept.groupby("cell").tail(1).set_index("cell")
         known = last.columns.intersection(self.runs.columns).difference([*self.axes, "seed"])
         runs = self.runs.assign(**{name: self.runs["cell"].map(last[name]) for name in known})
         return replace(self, evaluations=kept, runs=runs)
 
     def spent(self, cost: str) -> pd.Series:
-        """Return for each row of `evaluations` the cost of the run so far, in simulated s, bits, J or rounds.
+        """Return for each row of `evaluations` the cost of the run so far, in simulated s, bits, J, rounds or g.
 
         If a cost is known only for the whole run, each evaluation of the run has this value.
 
@@ -211,6 +215,11 @@ class StudyRecords:
                     f"{self.name}: {cost}: is not recorded, got runs without it; see docs/concepts/traffic"
                 )
             return self.evaluations["cell"].map(own)
+        if cost == CARBON and COSTS[cost].column not in self.evaluations:
+            raise FednetError(
+                f"{self.name}: {cost}: is not recorded at each evaluation, got a table without it; "
+                "give the scenario a section carbon, and sweep the study again"
+            )
         amounts = self.evaluations[COSTS[cost].column]
         if cost != DEVICE_ENERGY:
             return amounts
@@ -221,6 +230,13 @@ class StudyRecords:
                 f"{self.name}: {cost}: needs the number of devices, got none of {unknown[0]}; limit energy"
             )
         return amounts / self.evaluations["cell"].map(counts)
+
+    def is_lower_bound(self, cost: str) -> pd.Series:
+        """Return for each row of `evaluations` whether the cost of the run is known only as a lower bound."""
+        if cost not in PER_RUN or LOWER_BOUND not in self.runs:
+            return pd.Series(False, self.evaluations.index)
+        bounds = self.runs["cell"][self.runs[LOWER_BOUND].isin([True])]
+        return self.evaluations["cell"].isin(bounds)
 
     def where(self, levels: Levels) -> Self:
         """Return the subset of the study with the given levels. The axes of these levels are removed.

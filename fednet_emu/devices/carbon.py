@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 from pydantic import Field, field_validator
 
+from fednet_emu.arrays import Array
 from fednet_emu.component.component import Component, exactly_one
 from fednet_emu.errors import did_you_mean
 
@@ -26,8 +29,8 @@ def intensities() -> dict[str, float]:
 class Carbon(Component):
     """The power grid that supplies devices and base stations.
 
-    Ignored here: emissions of hardware production. For hourly intensities, the energy of a run is assumed to be spread
-    evenly over the duration of the run.
+    Ignored here: emissions of hardware production. For hourly intensities, the energy between two evaluations is
+    assumed to be spread evenly over the time between them.
     """
 
     _one = exactly_one("place", "g_per_kwh")
@@ -57,8 +60,8 @@ class Carbon(Component):
             raise ValueError(f"hourly intensities are {_HOURS} numbers, got {len(given)}")
         return given
 
-    def mean_g_per_kwh(self, lasts_s: float) -> float:
-        """Return the mean carbon intensity in g/kWh over a run of `lasts_s` seconds of simulated time."""
+    def mean_g_per_kwh(self, until_s: float, since_s: float = 0.0) -> float:
+        """Return the mean carbon intensity in g/kWh between two times of a run, in seconds of simulated time."""
         if self.place is not None:
             return intensities()[self.place]
         if not isinstance(self.g_per_kwh, tuple):
@@ -71,13 +74,30 @@ class Carbon(Component):
             assert isinstance(self.g_per_kwh, tuple), "hourly"
             return days * day_g_s + sum(self.g_per_kwh[: int(hour)]) * _HOUR_S + self.g_per_kwh[int(hour)] * part_s
 
-        start_s = self.start_hour * _HOUR_S
+        start_s = self.start_hour * _HOUR_S + since_s
+        lasts_s = until_s - since_s
         if lasts_s <= 0:
-            return self.g_per_kwh[int(self.start_hour)]
+            return self.g_per_kwh[int(start_s / _HOUR_S) % _HOURS]
         return (until(start_s + lasts_s) - until(start_s)) / lasts_s
 
-    def grams(self, energy_j: float, lasts_s: float, host_s: float) -> dict[str, float]:
-        """Return the grams of CO2 of a run (`carbon_g`) and, if `host_w` is set, of the computer (`host_carbon_g`)."""
-        per_j = self.mean_g_per_kwh(lasts_s) / J_PER_KWH
-        found = {"carbon_g": energy_j * per_j}
-        return found if self.host_w is None else {**found, "host_carbon_g": self.host_w * host_s * per_j}
+    def grams_until(self, times_s: Sequence[float], energies_j: Sequence[float]) -> Array:
+        """Return the grams of CO2 [times] of a run from its start up to each of several ascending times.
+
+        `energies_j` [times] is the energy of the run up to each time.
+        """
+        starts_s = [0.0, *times_s][:-1]
+        means = [self.mean_g_per_kwh(until, since) for until, since in zip(times_s, starts_s, strict=True)]
+        spent_j = np.diff(np.asarray(energies_j, np.float64), prepend=0.0)
+        grams: Array = np.cumsum(spent_j * np.array(means)) / J_PER_KWH
+        return grams
+
+    def grams(self, times_s: Sequence[float], energies_j: Sequence[float], host_s: float) -> dict[str, float]:
+        """Return the grams of CO2 of a run (`carbon_g`) and, if `host_w` is set, of the computer (`host_carbon_g`).
+
+        The last element of `times_s` is the end of the run; see `grams_until` for the arguments.
+        """
+        found = {"carbon_g": float(self.grams_until(times_s, energies_j)[-1])}
+        if self.host_w is None:
+            return found
+        host_j = self.host_w * host_s
+        return {**found, "host_carbon_g": host_j * self.mean_g_per_kwh(times_s[-1]) / J_PER_KWH}

@@ -40,10 +40,12 @@ APPROXIMATE = "events depend on learnt numbers: a timing-only run, which takes n
 """Note to the user at the start of a run in which events depend on learned values."""
 
 
-def _carbon(scenario: Scenario, summary: Mapping[str, Any]) -> dict[str, float]:
+def _carbon(scenario: Scenario, ledger: Ledger, summary: Mapping[str, Any]) -> dict[str, float]:
     if scenario.carbon is None:
         return {}
-    return scenario.carbon.grams(*(float(summary[name]) for name in ("energy_j", "simulated_s", "host_s")))
+    evaluated = ledger.frame("evaluations")
+    times_s, energies_j = ([*evaluated[name].tolist(), float(summary[name])] for name in ("simulated_s", "energy_j"))
+    return scenario.carbon.grams(times_s, energies_j, float(summary["host_s"]))
 
 
 @contextmanager
@@ -99,7 +101,7 @@ def recorded(
             summary.update(status=status, diverged=reason or None, **whole)
             parts = {part: spent._asdict() for part, spent in fed.graph.host.parts().items()}
             summary.update(host_s=time.perf_counter() - started, host_parts=parts)
-            summary.update(_carbon(scenario, summary))
+            summary.update(_carbon(scenario, fed.ledger, summary))
             if fed.graph.engine is not None and fed.graph.engine.statistics:
                 summary["elsewhere"] = dict(fed.graph.engine.statistics)
             books.close(summary)

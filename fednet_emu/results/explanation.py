@@ -272,9 +272,13 @@ def weighed(remedy: Remedy, same: Replay, then: Replay, weak: str = "") -> Remed
     """Return the remedy with the simulated time until as many updates have arrived as without the remedy.
 
     `same` and `then` are the replays without and with the remedy. If the time is longer with the remedy, `problem`
-    names the kind of activity that takes longer, followed by the text `weak`.
+    names the kind of activity that takes longer, followed by the text `weak`. If updates arrive only with the remedy,
+    their number is `problem`.
     """
     rounds, enough = len(same.rounds), then.rounds["so_far"] >= same.arrived
+    if then.arrived > same.arrived == 0:
+        some = f"{counted(then.arrived, 'update')} arrive{'s' if then.arrived == 1 else ''}"
+        return replace(remedy, problem=f"{some} in {counted(len(then.rounds), 'round')}, none without it")
     if not enough.any():
         few = f"{then.arrived:,} updates arrive in {counted(len(then.rounds), 'round')}, no more"
         return replace(remedy, problem=few)

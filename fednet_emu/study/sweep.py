@@ -11,14 +11,16 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from fednet_emu.analysis.scales import Measure, first_reached, with_total_bits
 from fednet_emu.analysis.settings import data_set_names
-from fednet_emu.analysis.study import DATA_SET, DEVICE_COUNT
+from fednet_emu.analysis.study import DATA_SET, DEVICE_COUNT, LOWER_BOUND
+from fednet_emu.arrays import Array
+from fednet_emu.devices.carbon import Carbon
 from fednet_emu.files.data_folder import checksum
 from fednet_emu.files.writing import file_errors, write_json, write_table, write_text
 from fednet_emu.records.folder import LEARNING, locked, require_free, tidy, unlock
@@ -27,6 +29,9 @@ from fednet_emu.records.summaries import SPREAD
 from fednet_emu.study.file import StudyFile, Target
 from fednet_emu.study.runners import Job, Outcome, Runner, finished
 from fednet_emu.study.runs import StudyRun
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 TABLES = ("study.parquet", "runs.parquet")
 """Files with the tables for figures and comparisons. Host times are in another file, because they differ between
@@ -89,8 +94,11 @@ def _status(summary: Mapping[str, Any] | None, failure: str | None) -> dict[str,
 
 
 def _per_run(summary: Mapping[str, Any]) -> dict[str, float]:
-    delays = [its["p95_s"] for its in summary.get("traffic", {}).values() if its["p95_s"] is not None]
-    found = {"neighbours_p95_s": max(delays)} if delays else {}
+    known = [its for its in summary.get("traffic", {}).values() if its["p95_s"] is not None]
+    found: dict[str, float] = {}
+    if known:
+        found["neighbours_p95_s"] = max(its["p95_s"] for its in known)
+        found[LOWER_BOUND] = any("p95_s" in its["at_least"] for its in known)
     return {**found, **{name: summary[name] for name in ("carbon_g",) if name in summary}}
 
 
@@ -126,7 +134,17 @@ def _evaluations(runs: Sequence[StudyRun], finished: Sequence[tuple[int, Path]])
     rows = np.repeat([place for place, _ in finished], [len(table) for table in tables]).astype(int)
     keys = pd.DataFrame([_keys(run) for run in runs], columns=None if runs else KEYS)
     keys = keys.iloc[rows].reset_index(drop=True)
-    return pd.concat([keys, with_total_bits(together.to_pandas())], axis="columns")
+    table = pd.concat([keys, with_total_bits(together.to_pandas())], axis="columns")
+    carbon = [runs[place].scenario.carbon for place, _ in finished]
+    if any(its is not None for its in carbon):
+        table["carbon_g"] = np.concatenate([_grams(*each) for each in zip(carbon, tables, strict=True)])
+    return table
+
+
+def _grams(carbon: Carbon | None, evaluations: pa.Table) -> Array:
+    if carbon is None:
+        return np.full(len(evaluations), math.nan)
+    return carbon.grams_until(*(evaluations[name].to_pylist() for name in ("simulated_s", "energy_j")))
 
 
 STUDY = "study.json"

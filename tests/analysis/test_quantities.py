@@ -25,7 +25,7 @@ from fednet_emu.analysis.quantities import (
     joined,
     number_text,
 )
-from fednet_emu.analysis.scales import COSTS, PER_RUN, RECORDED, TO_TARGET, limits_text
+from fednet_emu.analysis.scales import CARBON, COSTS, PER_RUN, RECORDED, TO_TARGET, limits_text
 from fednet_emu.draw.page.document import TITLES, browser_file
 from fednet_emu.records.rows import EvaluationRow
 from fednet_emu.study import file
@@ -189,7 +189,7 @@ def test_an_axis_has_a_unit_with_readable_numbers(largest, units: tuple[Unit, ..
 
 def test_study_files_have_these_names():
     """What `search` of a study file may minimise and limit."""
-    assert get_args(file.Cost) == tuple(cost for cost in COSTS if cost not in PER_RUN)
+    assert get_args(file.Cost) == tuple(cost for cost in COSTS if cost not in (*PER_RUN, CARBON))
 
 
 def test_columns_are_those_of_the_records():

@@ -234,8 +234,90 @@ def test_a_target_that_the_untrained_model_meets_is_said_and_not_ranked(raced):
 
     assert found.best == [{"method": "b"}]
     assert "Not ranked: a: the untrained model meets accuracy 0.9 in 3 of 3 runs; raise the target." in found.words
-    with pytest.raises(FednetError, match="ranks nothing, got settings of which the untrained model meets accuracy"):
+    with pytest.raises(FednetError, match="ranks nothing, got a: the untrained model meets accuracy"):
         rank(raced({"a": [{"at": 0}] * 3, "b": [{"at": 0}] * 3}))
+
+
+def test_a_cost_of_zero_is_no_sign_of_an_untrained_model(raced):
+    """Without energy models a trained model reaches the target with 0 J, and is the cheapest."""
+    view = raced({"a": [{"at": 10, "watt": 0.0}] * 3, "b": [{"at": 10}] * 3})
+
+    found = rank(view, "energy")
+
+    assert [(its.setting.label, its.cost.mean, its.not_ranked) for its in found.settings] == [
+        ("a", 0.0, ""),
+        ("b", 10.0, ""),
+    ]
+    with pytest.raises(FednetError, match=r"the untrained model meets accuracy 0\.9 in 3 of 3 runs"):
+        rank(raced({"a": [{"at": 0}] * 3, "b": [{"at": 0}] * 3}), "energy")
+
+
+def delayed(view, delays, **columns):
+    """The study with a delay of other users (s) of each run; other `columns` are also columns of the runs."""
+    return replace(view, runs=view.runs.assign(neighbours_p95_s=delays, **columns))
+
+
+def test_a_run_without_files_of_other_users_is_not_ranked(raced):
+    """A run without a delay has no cost; it is no reason to stop, and its setting is named with the reason."""
+    view = raced({"a": [{"at": 5}, {"at": 6}, {"at": 7}], "b": [{"at": 9}, {}, {"at": 9}]})
+
+    found = rank(delayed(view, [np.nan, 1.0, 2.0, 3.0, np.nan, 4.0]), "neighbours")
+
+    assert [its.setting.label for its in found.settings] == ["b", "a"]
+    assert "Not ranked: a: no file of other users in 1 of 3 runs; run longer (`stop`)." in found.words
+    assert found.settings[0].costs.tolist() == [3.0, 4.0, 4.0], "a run that misses the target counts as the highest"
+    with pytest.raises(FednetError, match="ranks nothing, got a: no file of other users in 3 of 3 runs; run longer"):
+        rank(delayed(view, [np.nan] * 3 + [np.nan, 1.0, 2.0]), "neighbours")
+
+
+def test_a_delay_that_is_a_lower_bound_decides_only_what_it_can(raced):
+    """At least 3 s and 9 s are not separated; 1 s is less than at least 3 s on six seeds, whatever the bound hides."""
+    view = raced({name: [{"at": 5}] * 6 for name in "ab"})
+    short = rank(delayed(view, [3.0] * 6 + [9.0] * 6, neighbours_at_least=[True] * 6 + [False] * 6), "neighbours")
+    clear = rank(delayed(view, [3.0] * 6 + [1.0] * 6, neighbours_at_least=[True] * 6 + [False] * 6), "neighbours")
+
+    assert short.words[:2] == [
+        "a reaches accuracy 0.9 with a delay of at least 3 s on average.",
+        "Not separated from a: b.",
+    ]
+    assert "The delay is a lower bound in 6 of 12 runs that reached it" in told(short)
+    assert "no difference shown (3 s against 3 s, restricted to 3 s where a delay is a lower bound)" in told(short)
+    assert not [
+        text for text in ("identical", "equally good within", "Equally good", "the same") if text in told(short)
+    ]
+    assert np.isnan(short.settings[0].median)
+    assert [text.get_text() for text in best_figure(short).axes[0].texts] == ["at least"]
+    assert short.frame["lower_bounds"].tolist() == [6, 0]
+    assert clear.best == [{"method": "b"}]
+    assert " 2. a: at least 3 s, reached by 6 of 6" in told(clear)
+    assert "2 s longer (3 s against 1 s, restricted to 3 s where a delay is a lower bound): not the best" in told(clear)
+
+
+def test_a_run_that_misses_the_target_is_not_censored_at_its_delay(raced):
+    """The miss of a counts as the highest delay, 8 s; it neither restricts the pair nor wins by ending early."""
+    view = raced({"a": [{"until": 4}, {"at": 3, "until": 4}], "b": [{"at": 5}, {"at": 6}]})
+
+    found = rank(delayed(view, [1.0, 6.0, 7.0, 8.0]), "neighbours")
+
+    assert {its.setting.label: its.costs.tolist() for its in found.settings} == {"a": [8.0, 6.0], "b": [7.0, 8.0]}
+    assert found.first_ended is None
+    assert "1 run did not reach it and counts as 8 s, the highest of any run." in found.words
+    assert not [text for text in ("restricted", "ended", "simulated_s", "delay of other users to target")
+                if text in told(found)]  # fmt: skip
+    assert "never reached it: 1 run" in told(found)
+
+
+def test_an_unknown_cost_is_not_within_a_limit(raced):
+    """Of delays of 50 ms, 200 ms, none, and at least 50 and 200 ms, the first alone is within 100 ms."""
+    view = delayed(
+        raced({"a": [{"at": 5}] * 5}), [0.05, 0.2, np.nan, 0.05, 0.2], neighbours_at_least=[False] * 3 + [True] * 2
+    )
+
+    found = rank(view, limits={"neighbours": 0.1})
+
+    assert found.settings[0].got_there.tolist() == [True, False, False, False, False]
+    assert found.settings[0].limits == "limit of neighbours: 2 runs, limited cost unknown: 2 runs"
+    assert view.within("neighbours", 0.1).evaluations["cell"].unique().tolist() == ["a-0"]
 
 
 def test_a_diverged_setting_is_said_first_and_never_the_best(raced):

@@ -158,6 +158,36 @@ def test_as_many_updates_arrive_with_a_remedy():
     assert found[2].gain(5.0) == "9 updates arrive in 1 round, no more"
 
 
+def test_updates_that_arrive_only_with_a_remedy_are_counted():
+    """Zero updates have arrived at once, which is no gain of time; without any, as many rounds are compared."""
+    none = replay([(1, 0), (2, 0)])
+    some, one, few = (
+        weighed(Remedy("it", {}), none, replay(rounds))
+        for rounds in ([(0.5, 4), (0.9, 4)], [(0.5, 0), (0.9, 1)], [(0.5, 0), (1, 0)])
+    )
+
+    assert some.gain(2.0) == "8 updates arrive in 2 rounds, none without it"
+    assert one.gain(2.0) == "1 update arrives in 2 rounds, none without it"
+    assert few.gain(2.0) == "1 s, 1 s sooner (50%)"
+
+
+def test_a_run_without_any_update_says_so():
+    """Computing takes longer than the deadline: with no fixed time of a computation, all four updates arrive."""
+    lines = explained(devices__overhead_s=0.1, algorithm__deadline_s=0.05).lines()
+
+    assert "no update arrived; updates that arrive with a remedy, or its gain in as many rounds, replayed" in lines
+    assert "  no fixed time of a computation: 12 updates arrive in 3 rounds, none without it" in lines
+    assert "  devices that compute twice as fast: nothing" in lines
+
+
+def test_a_run_without_rounds_says_so():
+    """A run that ends before its first round needs more time, and an idle one has no rounds at all."""
+    with pytest.raises(fe.DataError, match=r"none, got a run that ended before its first round did; give it more"):
+        explained(stop={"simulated_s": 1e-4})
+    with pytest.raises(fe.DataError, match=r"none, got algorithm idle; explain a run of another algorithm"):
+        explained(algorithm="idle", stop={"simulated_s": 1.0})
+
+
 def test_chance_costs_a_remedy_rounds_but_not_its_gain():
     """With random losses twelve updates take over three rounds, and the time is that of a run of as many rounds."""
     scenario = fe.run(MAPPING).scenario

@@ -131,7 +131,7 @@ def best_figure(ranking: RankedSettings, rename: Mapping[str, str] | None = None
 
     Settings that may be the best are blue. Settings that are not the best, or that are not ranked, are grey. A run that
     missed the target is a cross at its final cost. The row of a setting with such runs shows the number of successful
-    runs instead of a mean.
+    runs instead of a mean. The row of a setting whose costs are lower bounds has the note "at least".
 
     Raises:
         FednetError: `rename` contains an unknown axis or level.
@@ -173,8 +173,10 @@ def _draw_ranked(axes: Axes, its: Ranked, row: int, unit: Unit) -> bool:
     if interval.high == interval.low:
         interval = interval._replace(low=math.nan)
     axes.plot(failed, row + fanned(failed), **CROSS, zorder=3, label="failed")
-    if len(failed):
-        write_beside(axes, f"{len(reached)} of {len(costs)}", (1.0, row), xycoords=axes.get_yaxis_transform())
+    notes = [f"{len(reached)} of {len(costs)}"] if len(failed) else []
+    notes += ["at least"] if its.lower_bounds else []
+    if notes:
+        write_beside(axes, ", ".join(notes), (1.0, row), xycoords=axes.get_yaxis_transform())
     return draw_runs(axes, reached, row, colour, interval, least=0.0)
 
 

@@ -274,6 +274,15 @@ def test_a_study_ranks_settings_by_the_delay_of_other_users(tmp_path: Path) -> N
     assert known.notna().all()
     best = study.best(minimise="neighbours")
     assert best.minimised == "neighbours"
+    summaries = [run.summary["traffic"]["phones"] for run in study]
+    assert study.runs["neighbours_at_least"].tolist() == ["p95_s" in its["at_least"] for its in summaries]
+    heavy = f"traffic=[{phones.replace('byte: 60', 'byte: 60000')}]"
+    short = fe.sweep(
+        small_scenario("network.uplink.access=ofdma", heavy), grid={"stop.rounds": [2, 4]}, seeds=[1],
+        out=tmp_path / "short", target={"loss": 5.0},
+    )  # fmt: skip
+    assert short.runs["neighbours_at_least"].all(), "no file ends"
+    assert "at least" in str(short.best(loss=5.0, minimise="neighbours"))
     plain = fe.sweep(
         small_scenario(), grid={"stop.rounds": [3, 4]}, seeds=[1], out=tmp_path / "plain", target={"loss": 9.0}
     )
