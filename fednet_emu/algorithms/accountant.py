@@ -48,8 +48,8 @@ def epsilon(
     """Return the privacy loss epsilon after `rounds` rounds; it is infinite if there is no noise.
 
     The standard deviation of the noise on the sum of updates is `noise_multiplier` times the maximum norm of an update.
-    A device participates in a round with probability `rate`, independently of all other devices. `delta`, the
-    probability of a privacy loss above epsilon, is between 0 and 1, both excluded. If `rate` is 1, both accountants are
+    A device participates in a round with probability `rate`, independently of all other devices. `delta` is the
+    additive term of (epsilon, delta)-differential privacy, with 0 < delta < 1. If `rate` is 1, both accountants are
     exact. The accountant `pld` rounds probabilities below 1e-9 to 0.
     """
     if rounds == 0 or rate == 0:

@@ -283,8 +283,9 @@ class Wasserstein(UncertaintySet):
     def worst_case(self, losses: Array, prior: Array) -> Array:
         """Return the prior after weight is moved to workers with larger losses, in descending order of gain per cost.
 
-        The moves of each worker's weight follow the concave hull of the points (distance, loss). The result is exact,
-        because a multiplier for the budget splits the transport problem by source. The cost is O(N^2 log N).
+        The moves of each worker's weight follow the upper concave envelope of the points (distance, loss). The result
+        is exact, because a Lagrange multiplier for the budget splits the transport problem by source. The cost is
+        O(N^2 log N).
         """
         tours = [_hull(losses, source) if mass > 0 else [source] for source, mass in enumerate(prior)]
         steps = [
@@ -305,7 +306,7 @@ class Wasserstein(UncertaintySet):
 
 
 def _hull(losses: Array, source: int) -> list[int]:
-    """Return the workers on the rising part of the concave hull of the points (distance from `source`, loss)."""
+    """Return the workers on the rising part of the upper concave envelope of the points (distance, loss)."""
     place: list[int] = []
     for here in _rising(losses, source):
         while len(place) > 1 and _slope(losses, source, place[-1], here) >= _slope(losses, source, *place[-2:]):
