@@ -341,7 +341,7 @@ class _Terms(NamedTuple):
         )
 
     def pull(self, w: Tensor) -> Tensor | None:
-        """Return what the additional terms subtract in a step from the parameters `w` [A, P] of the first A jobs."""
+        """Return the part of a step due to the additional terms, for the parameters `w` [A, P] of the first A jobs."""
         active = len(w)
         linear = None if self.linear is None else self.linear[:active]
         if self.anchor is None:

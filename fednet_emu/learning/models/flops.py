@@ -44,9 +44,9 @@ _FORMULAS = {
     **{getattr(_aten, f"_scaled_dot_product_{kernel}"): _attention_flop for kernel in _ATTENTION},
     **{getattr(_aten, f"_scaled_dot_product_{kernel}_backward"): _attention_backward_flop for kernel in _ATTENTION},
 }
-"""Formulas for the operation counts. They are those of PyTorch, and further ones for layers that run as a single
-operation on a CPU, which PyTorch does not count. Attention has the same count with every kernel, that of its matrix
-products."""
+"""Formulas for the operation counts: the formulas of PyTorch, and further formulas for layers that run as a single
+operation on a CPU, which PyTorch does not count. Attention has the same count with every kernel: the count of its
+matrix products."""
 
 
 @final
