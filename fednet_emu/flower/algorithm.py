@@ -104,8 +104,8 @@ class Flower(FlowerApp):
     def home(self) -> AbstractContextManager[None]:
         """Return a context manager inside which the modules in the app's folder can be imported.
 
-        On entry, loaded modules with the same names are hidden, so the app's modules are always imported again. On exit,
-        the app's modules are removed, and the hidden modules are restored.
+        On entry, loaded modules with the same names are hidden, so the app's modules are always imported again.
+        On exit, the app's modules are removed, and the hidden modules are restored.
         """
         from fednet_emu.flower.loading import importable
 

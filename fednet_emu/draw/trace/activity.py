@@ -1,6 +1,6 @@
 """Write the activities of devices and media (the bands of cells) to a Perfetto trace, in batches by time.
 
-A track is a row of the trace, for example the row of a device. A slice is an activity with a start and an end on a track.
+A track is a row of the trace, such as the row of a device. A slice is an activity with a start and an end on a track.
 Overlapping slices of a track are placed in separate lanes. Successive slices without a gap between them form a turn.
 """
 
