@@ -29,7 +29,7 @@ QUESTION = (
 )
 ENDED, DIVERGED, MISSED, UNKNOWN = "ended", "diverged", "missed", "unknown"
 """Reasons for which a run missed the target, apart from exceeded limits: it ended within all limits, it diverged, it
-ended if the compared cost is that of the whole run, or a limited cost is unknown."""
+ended and settings are compared by a cost of the whole run, or a limited cost is unknown."""
 _CAUSES = {ENDED: "never reached it", MISSED: "never reached it", DIVERGED: DIVERGED, UNKNOWN: "limited cost unknown"}
 
 

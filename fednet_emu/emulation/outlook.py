@@ -27,7 +27,7 @@ from fednet_emu.learning.models.base import Model, seeded_module
 from fednet_emu.learning.models.user_module import GivenModule, UserModule
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.patience import Patience
-from fednet_emu.network.links.links import CellEnvironment, CellLinks, cell_of, network_links
+from fednet_emu.network.links.links import CellEnvironment, CellLinks, network_links
 from fednet_emu.network.settings import Uplink
 from fednet_emu.network.slices import OTHERS
 from fednet_emu.network.traffic.users import users_of
@@ -303,8 +303,7 @@ def crowds(outlook: Outlook) -> Iterator[Crowd]:
         takes_s = expected_s(scenario, way, start, size_bit)
         rate = (1 if its.place == "per-file" else its.users) / its.gap.mean
         reached, cells = np.isfinite(takes_s), len(stations_m)
-        cell = np.array([cell_of(links.station_of(user)) for user in np.flatnonzero(reached).tolist()], np.int64)
-        loads = np.bincount(cell, takes_s[reached], cells) * rate / len(takes_s)
+        loads = np.bincount(links.serving[reached], takes_s[reached], cells) * rate / len(takes_s)
         own_slice = its.slice if its.slice and network.slices else OTHERS
         is_bound = way.access.kind in ("dcf", "slotted-aloha") or network.transport.kind != "none"
         lost = int(np.count_nonzero(~reached))

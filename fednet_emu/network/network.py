@@ -214,12 +214,11 @@ class Network:
         fading is used.
         """
         up, down = self._cell_links(at_s)
-        cell = np.array([cell_of(up.station_of(device)) for device in self._everybody.tolist()], np.int64)
         up_bps, down_bps = (
             self._rates_bps(medium, links, at_s) for medium, links in ((self.uplink, up), (self.downlink, down))
         )
         xy_m, there = self._paths.positions_m(self._everybody, at_s)[:, :2], self._presence.expected(to_ns(at_s))
-        return NetworkState(xy_m, cell, up.mean_snr[self._everybody], up_bps, down_bps, there)
+        return NetworkState(xy_m, up.serving[self._everybody], up.mean_snr[self._everybody], up_bps, down_bps, there)
 
     def _rates_bps(self, medium: Medium, links: CellLinks, at_s: float) -> Array:
         rates_bps = medium.expected_bps(self._everybody, links, at_s)

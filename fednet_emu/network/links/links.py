@@ -222,6 +222,7 @@ class CellLinks(Links):
         numbers: [devices] numbers used as keys of the fading; None for the device numbers.
 
     Attributes:
+        serving: [devices] index of the serving cell of each device.
         mean_snr: [devices] mean SNR (linear) of the link between each device and its serving station.
         in_sight: [devices] True if the link between the device and its serving station has line of sight.
     """
@@ -238,20 +239,21 @@ class CellLinks(Links):
         self._numbers = numbers
         serving, own = snr.argmax(axis=0) if serving is None else serving, np.arange(snr.shape[1])
         self._snr, self._los = snr, np.zeros(snr.shape, np.bool_) if los is None else los
-        self._keys, self._power_w, self._serving = np.array(keys, np.uint64), power_w, serving
+        self._keys, self._power_w = np.array(keys, np.uint64), power_w
+        self.serving: IntArray = serving
         self.mean_snr: Array = snr[serving, own]
         self.in_sight: Mask = self._los[serving, own]
 
     @cached_property
     def _station(self) -> list[int]:
-        stations: list[int] = radio_of(self._serving).tolist()
+        stations: list[int] = radio_of(self.serving).tolist()
         return stations
 
     @cached_property
     def own_keys(self) -> Keys:
         """Fading key [devices] of the link between each device and its serving station."""
         own = np.arange(len(self.mean_snr)) if self._numbers is None else self._numbers
-        return marked(mixes(self._keys[self._serving], own), self.in_sight)
+        return marked(mixes(self._keys[self.serving], own), self.in_sight)
 
     @cached_property
     def of_device(self) -> tuple[list[float], list[int]] | None:
