@@ -46,8 +46,7 @@ class Parallel(ParallelEnv):  # type: ignore[misc]
         self._devices, self.agents = agents == "devices", list[str]()
         kind, count = ("dev", self._n) if self._devices else ("station", cells)
         self.possible_agents = [f"{kind}-{number}" for number in range(count)]
-        problems = list(self._refusals(agents, cells))
-        if problems:
+        if problems := list(self._refusals(agents, cells)):
             raise ScenarioError(*problems)
         self._own = [MASK, *(key for key in env.keys if key not in OF_RUN)]
         self._whole = [key for key in env.keys if key in OF_RUN]

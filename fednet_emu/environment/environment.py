@@ -212,9 +212,8 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         self._rows, self._ended, self._pid = [0] * len(self._tables), "", os.getpid()
         before = self._totals()  # before `begin`, so that the first step includes polls before the first decision
         if not self._go(partial(self.fed.begin, own.algorithm)):
-            what = f"the run ends before its first decision, got {own.algorithm.kind}"
-            error = ScenarioError(f"algorithm: {what}; raise the limits of stop, or choose another algorithm")
-            raise self._error or error
+            what = f"algorithm: the run ends before its first decision, got {own.algorithm.kind}"
+            raise self._error or ScenarioError(f"{what}; raise the limits of stop, or choose another algorithm")
         self.now = self._totals()
         self._before = before | {"accuracy": self.now["accuracy"]}
         return self._seen()
@@ -232,8 +231,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         self._refuse_closed("step")
         question, decide, answer = self.question, action, Answer()
         if question is None or self._pid != os.getpid():
-            what = "no episode is under way in this process, got step; call reset"
-            raise gymnasium.error.ResetNeeded(f"environment: {what}")
+            raise gymnasium.error.ResetNeeded("environment: no episode runs in this process, got step; call reset")
         if not callable(action):
             answer = self.acts.read(action, self.view)
             answer = answer if self._own is None else answer._replace(invited=self._own)
@@ -275,15 +273,9 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         facts = {"name": self.name, "seed": scenario.seed, "timing_only": self._timing_only, "status": status}
         with self._settings():
             describe(fed, scenario, self._data_dir)
-            summary = {
-                **facts,
-                "diverged": why,
-                **totals(fed, scenario, measured=False),
-                "host_s": 0.0,
-                "host_parts": {},
-            }
+            facts |= totals(fed, scenario, measured=False) | {"diverged": why, "host_s": 0.0, "host_parts": {}}
             model = None if diverged else final_model(fed, data_folder(self._data_dir))
-        return Run.ended(Ended(summary, fed.ledger, model), scenario, None)
+        return Run.ended(Ended(facts, fed.ledger, model), scenario, None)
 
     def _seen(self) -> tuple[Observation, dict[str, Any]]:
         """Return observation and info; if no act selects the cohort, the scenario's rule chooses the cohort now."""

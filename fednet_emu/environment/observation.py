@@ -47,10 +47,7 @@ def keys_of(observe: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def observed(
-    view: ServerView,
-    keys: Iterable[str],
-    mask: Sequence[int] | None = None,
-    oracle: Mapping[str, float] | None = None,
+    view: ServerView, keys: Iterable[str], mask: Sequence[int] | None = None, oracle: Mapping[str, float] | None = None
 ) -> Observation:
     """Return the observation with the given keys and the mask; without oracle keys, only `view` determines the numbers.
 
@@ -76,8 +73,7 @@ def best(scores: Any, view: ServerView) -> list[int]:
     """Return the available devices with the highest `scores` [devices] as cohort; ties go to the lower index."""
     there = view.there
     order = np.argsort(-np.asarray(scores)[there], kind="stable")
-    chosen: list[int] = sorted(there[order[: view.size]].tolist())
-    return chosen
+    return sorted(map(int, there[order[: view.size]]))
 
 
 def constants(view: ServerView, capacity_j: float) -> dict[str, float]:
@@ -100,8 +96,8 @@ def constants(view: ServerView, capacity_j: float) -> dict[str, float]:
 
 def divided(observation: Mapping[str, NDArray[Any]], by: Mapping[str, float]) -> Observation:
     """Return an observation with each key divided by its value in `by` and clipped to +/- `LIMIT`, except the mask."""
-    by = {key: max(by.get(key, 1.0), sys.float_info.min) for key in observation}
-    scaled = {
-        key: np.clip(its / np.float64(by[key]), -LIMIT, LIMIT).astype(np.float32) for key, its in observation.items()
-    }
+    scaled = {}
+    for key, its in observation.items():
+        divisor = np.float64(max(by.get(key, 1.0), sys.float_info.min))
+        scaled[key] = np.clip(its / divisor, -LIMIT, LIMIT).astype(np.float32)
     return scaled | {MASK: observation[MASK]}

@@ -49,8 +49,7 @@ class Trained(Selection):
             found = blake2b(Path(given["file"]).read_bytes(), digest_size=16).hexdigest()
         except OSError as error:
             raise ValueError(f"cannot read the file of the agent ({error.strerror}), got {given['file']}") from None
-        wanted = given.get("digest", found)
-        if wanted != found:
+        if (wanted := given.get("digest", found)) != found:
             raise ValueError(f"digest: the file holds another agent, got {found}; {wanted} is wanted")
         return {**given, "digest": found}
 
@@ -107,8 +106,7 @@ def export(model: Any, env: Any, path: str | Path) -> Trained:
     keys = tuple(inner.observation_space) if policy is None else tuple(policy.features_extractor.extractors)
     names = [type(layer).__name__ for layer in layers]
     others = [f"has a layer {name}, got it; use linear layers, tanh and ReLU" for name in names if name not in _LAYERS]
-    problems = [*_refusals(inner, model, policy), *others]
-    if problems:
+    if problems := [*_refusals(inner, model, policy), *others]:
         raise FednetError("\n".join(f"export: the agent {problem}" for problem in problems))
     about = {
         "layers": names,
@@ -126,8 +124,7 @@ def export(model: Any, env: Any, path: str | Path) -> Trained:
 def _refusals(inner: Any, model: Any, policy: Any) -> Iterator[str]:
     if inner.acts.acts != ("scores",):
         yield f"acts on more or else than scores, got {', '.join(inner.acts.acts)}; train it with act='scores'"
-    hidden = [key for key in inner.keys if key in ORACLE]
-    if hidden:
+    if hidden := [key for key in inner.keys if key in ORACLE]:
         yield f"observes what no server can see, got {', '.join(hidden)}; leave it out of observe"
     if inner.rule.polls:
         yield f"was trained with polls, got {inner.rule.kind}; choose another algorithm.selection"

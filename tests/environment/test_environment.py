@@ -462,7 +462,7 @@ def test_a_deadlock_before_the_first_decision_is_an_error() -> None:
 def test_calls_out_of_order() -> None:
     """Before a reset, after the end, and after close, each says what to do."""
     env = small()
-    with pytest.raises(ResetNeeded, match="environment: no episode is under way in this process, got step; call reset"):
+    with pytest.raises(ResetNeeded, match="environment: no episode runs in this process, got step; call reset"):
         env.step([0, 0, 0, 0])
     with pytest.raises(FednetError, match="environment: no episode has ended, got run; play one to its end"):
         env.run()
