@@ -54,7 +54,7 @@ ROUNDS = {
 @pytest.mark.parametrize("rule", ["age", "uniform"])
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_a_step_costs_little_more_than_a_round(rule: str, rounds: str) -> None:
-    """Twenty devices, timing only; the goal is 1.4 against a rule that keeps a history. `uniform` keeps none."""
+    """Twenty devices, timing only: at most 1.4 times a round with a rule that keeps a history; `uniform` keeps none."""
     settings = {"algorithm.selection": rule, **ROUNDS[rounds]}
     env = Environment("quickstart", settings=settings, timing_only=True, vary="chance")
     scores = np.random.default_rng(0).uniform(-1, 1, (60, 20))
@@ -63,11 +63,11 @@ def test_a_step_costs_little_more_than_a_round(rule: str, rounds: str) -> None:
     added_ms = 1e3 * median(step - plain for plain, step in turns)
     round_ms = 1e3 * median(turn[0] for turn in turns)
     print(f"\n{rounds}, {rule}: {round_ms:.3f} ms a round, + {added_ms:.3f} ms, x {ratio:.2f}")
-    assert ratio < 2.5
+    assert ratio < (1.4 if rule == "age" else 1.6)
 
 
 def test_a_kept_task_saves_most_of_a_reset() -> None:
-    """The quickstart; the goal is 0.3."""
+    """The quickstart: at most 0.3."""
     kept, new = (Environment("quickstart", timing_only=True, vary=vary) for vary in ("chance", "all"))
 
     def reset_s(env: Environment) -> float:
@@ -79,4 +79,4 @@ def test_a_kept_task_saves_most_of_a_reset() -> None:
     turns = [(reset_s(kept), reset_s(new)) for _ in range(4 * TURNS)]
     ratio = median(short / long for short, long in turns)
     print(f"\nreset: {1e3 * median(turn[0] for turn in turns):.2f} ms with a kept task, x {ratio:.2f} of one without")
-    assert ratio < 0.6
+    assert ratio < 0.3

@@ -29,7 +29,7 @@ from fednet_emu.study.search.search import load_search
 from fednet_emu.testing import run_small
 
 ROOT = Path(__file__).parents[1]
-SCENARIOS = sorted((ROOT / "scenarios").glob("*.yaml"))
+SCENARIOS = [path for folder in ("scenarios", "scenarios/papers") for path in sorted((ROOT / folder).glob("*.yaml"))]
 SMOKE = ["stop={rounds: 1}"]
 STAND_INS = {
     "chest-accelerometer": "data={kind: synthetic, features: [3, 52], n_samples: 3000, n_test: 300, classes: 7}",

@@ -115,7 +115,7 @@ def line(name: str, scenario: fe.Scenario) -> str:
 
 def lines(rounds: int, names: list[str], *, untrained: bool) -> Iterator[str]:
     """Lines of the scenarios and worlds with these names; of all, if none is named."""
-    for path in sorted(SCENARIOS.glob("*.yaml")):
+    for path in sorted((*SCENARIOS.glob("*.yaml"), *SCENARIOS.glob("papers/*.yaml")), key=lambda path: path.stem):
         if not names or path.stem in names:
             scenario = load_scenario(path, [f"stop={{rounds: {rounds}}}", "training.device=cpu"])
             if not (untrained and scenario.events_depend_on_learning):

@@ -39,7 +39,7 @@ PREDICTED, DIGEST, MEASURED = "predictions.csv", "predictions.sha256", "measured
 
 def predicted(network: str, method: str) -> tuple[float, dict[str, Any]]:
     """The simulated seconds of all rounds, and the work of a board: bytes, seconds of computing, cohort, rounds."""
-    run = fe.run(f"papers/rank_order_{network}", settings=METHODS[method], timing_only=True, progress=False)
+    run = fe.run(f"rank_order_{network}", settings=METHODS[method], timing_only=True, progress=False)
     transfers, computes = run.transfers, run.computes
     size = {
         kind: int(transfers.loc[transfers["direction"] == kind, "size_bit"].iloc[0]) // 8
@@ -78,7 +78,7 @@ def play(out: Path, network: str) -> None:
         work = (out / f"works/{network}-{place}.json").resolve()
         server = f"{sys.executable} {BOARD} server {work}"
         folder = out / f"live-{network}-{place}"
-        command = [sys.executable, "-m", "fednet_emu", "live", f"papers/rank_order_{network}", "--server", server]
+        command = [sys.executable, "-m", "fednet_emu", "live", f"rank_order_{network}", "--server", server]
         command += ["--set", "stop={simulated_s: 300}", "--out", str(folder), "--no-plots", "--force", "--"]
         client = [sys.executable, str(BOARD), "client", "{server}", "{device}", str(work)]
         subprocess.run([*command, *client], check=True)

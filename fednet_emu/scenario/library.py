@@ -16,6 +16,8 @@ Folder = Literal["scenarios", "channels", "profiles", "traffic", "scenarios/stud
 STUDIES: Folder = "scenarios/studies"
 CELLS = "scenarios/cells"
 """Folder with settings of existing networks, which scenarios can include."""
+PAPERS = "scenarios/papers"
+"""Folder with scenarios of published papers, which are found by their names like those in `scenarios`."""
 _ONE = {
     "scenarios": "scenario",
     "channels": "channel",
@@ -68,7 +70,7 @@ def locate(name: str, folder: Folder, beside: Path | None = None) -> Path | None
 def names(folder: Folder = "scenarios") -> list[str]:
     """Return the sorted names of all settings files in a library folder; files in subfolders are `subfolder/name`.
 
-    The subfolders of `scenarios` with studies and networks are left out.
+    Scenarios of papers have no prefix. The subfolders of `scenarios` with studies and networks are left out.
     """
     known = {
         path.relative_to(place).with_suffix("").as_posix()
@@ -76,7 +78,7 @@ def names(folder: Folder = "scenarios") -> list[str]:
         for path in place.rglob("*")
         if path.suffix in SUFFIXES and path.is_file()
     }
-    below = tuple(part.removeprefix(f"{folder}/") + "/" for part in (STUDIES, CELLS))
+    below = tuple(part.removeprefix(f"{folder}/") + "/" for part in (STUDIES, CELLS, PAPERS))
     return sorted(name for name in known if not name.startswith(below))
 
 
@@ -129,6 +131,7 @@ def _as_path(name: str, beside: Path | None) -> Iterator[Path]:
 
 
 def _places(folder: Folder) -> Iterator[Path]:
-    yield Path(folder)
-    yield _PACKAGE / "library" / folder
-    yield _PACKAGE.parent / folder
+    for root in (Path(), _PACKAGE / "library", _PACKAGE.parent):
+        yield root / folder
+        if folder == "scenarios":
+            yield root / PAPERS

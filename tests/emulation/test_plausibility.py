@@ -12,6 +12,7 @@ from fednet_emu.emulation.given import scenario_of
 from fednet_emu.emulation.plausibility import BOUNDS, PLAUSIBLE, amount
 from fednet_emu.radio.profiles import StationProfile
 from fednet_emu.results.library import known
+from fednet_emu.scenario.library import names
 
 ROOT = Path(__file__).parents[2]
 PLAIN = {"devices.profile": None, "channel.device": {}, "data": "digits"}
@@ -276,7 +277,7 @@ RIGHT = {
 """What is told of shipped scenarios, and rightly."""
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "scenarios").glob("*.yaml")))
+@pytest.mark.parametrize("name", names())
 def test_shipped_scenarios_are_plausible(name):
     """But for what is listed."""
     assert list(told({}, name)) == RIGHT.get(name, [])

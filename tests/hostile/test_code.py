@@ -193,7 +193,7 @@ def test_nothing_is_imported_from_the_current_folder(command: tuple[str, ...], t
 
 
 FOLDER = Path(__file__).parents[2] / "scenarios"
-FILES = sorted(FOLDER.glob("*.yaml"))
+FILES = sorted((*FOLDER.glob("*.yaml"), *FOLDER.glob("papers/*.yaml")))
 
 
 @cache

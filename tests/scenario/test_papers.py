@@ -34,7 +34,7 @@ def costs_of_fedl(uploads: pd.DataFrame, computes: pd.DataFrame, kappa: float) -
 @pytest.mark.parametrize("kappa", [1e-3, 0.05, 0.5, 1.0, 10.0, 1000.0])
 def test_a_played_round_of_fedl_spends_what_its_closed_forms_say(kappa: float) -> None:
     """Six values of kappa: energies to 1e-6, powers within their limits, and no later than T_cmp + T_com."""
-    uploads, computes = played("papers/fedl", {**FIVE, "network.uplink.access.planner.j_per_s": kappa})
+    uploads, computes = played("fedl", {**FIVE, "network.uplink.access.planner.j_per_s": kappa})
     cost = costs_of_fedl(uploads, computes, kappa)
     began_s = computes["started_s"].min()
 
@@ -48,7 +48,7 @@ def test_a_played_round_of_fedl_spends_what_its_closed_forms_say(kappa: float) -
 def test_a_round_of_fedl_whose_devices_are_ready_together_lasts_as_long_as_both_parts() -> None:
     """With equal samples all compute for exactly T_cmp, so the round is T_cmp + T_com to 10 ns."""
     settings = {**FIVE, "data": {"kind": "synthetic", "n_samples": 100, "n_test": 10}, "partition": "iid"}
-    uploads, computes = played("papers/fedl", settings)
+    uploads, computes = played("fedl", settings)
     cost = costs_of_fedl(uploads, computes, 1.0)
 
     assert uploads["ended_s"].max() - computes["started_s"].min() == pytest.approx(
@@ -73,7 +73,7 @@ YANG = {
 def test_a_played_round_ends_when_its_planner_says(planner: str, power_dbm: int) -> None:
     """Three schemes of Yang et al. at three powers: the last upload ends at the planned time, to 2 ns."""
     uploads, computes = played(
-        "papers/fedl",
+        "fedl",
         {
             **YANG,
             "channel.device.tx_power_dbm": power_dbm,
@@ -94,7 +94,7 @@ def test_a_played_round_ends_when_its_planner_says(planner: str, power_dbm: int)
 
 def test_adaptive_tau_plays_its_scenario() -> None:
     """The first rounds of even against odd digits: one step, one step, then more, at most ten times as many."""
-    run = fe.run("papers/adaptive_tau", settings={"algorithm.budget_s": 0.6}, progress=False)
+    run = fe.run("adaptive_tau", settings={"algorithm.budget_s": 0.6}, progress=False)
     taus = run.table("adaptive_tau")["tau"].tolist()
 
     assert taus[:2] == [1, 1]

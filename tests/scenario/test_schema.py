@@ -200,7 +200,8 @@ def test_a_problem_is_told_about_the_very_key(document: Any, place: str, words: 
     assert words in message
 
 
-SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios").glob("*.yaml"))
+FOLDER = Path(__file__).parents[2] / "scenarios"
+SCENARIOS = sorted((*FOLDER.glob("*.yaml"), *FOLDER.glob("papers/*.yaml")))
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
@@ -216,9 +217,7 @@ def test_scenarios_of_the_library_raise_no_alarm(path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "path", sorted((SCENARIOS[0].parent / "studies").glob("*.yaml")), ids=lambda path: str(path.stem)
-)
+@pytest.mark.parametrize("path", sorted((FOLDER / "studies").glob("*.yaml")), ids=lambda path: str(path.stem))
 def test_studies_have_a_schema_too(path: Path) -> None:
     """A study file has no includes; its keys are checked as those of a scenario are."""
     document = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
