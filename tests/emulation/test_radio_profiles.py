@@ -502,7 +502,7 @@ def test_beyond_the_grid(tmp_path):
         ScenarioError, match=r"a device is beyond the grid, got 0, 1\d\d.* m; must be x from -100 to 100"
     ):
         walked(tmp_path, way)
-    run = walked(tmp_path, way, outside="no-link")
+    run = walked(tmp_path, way, out_of_range="no-link")
     assert np.isneginf(run.table("scene").query("device == 0")["snr_db"].iloc[-1])
 
 
