@@ -36,6 +36,7 @@ KEYS: dict[str, str | tuple[str, ...]] = {
     "movement_s": "position_update_s",
     "numerology_khz": "subcarrier_spacing_khz",
     "outside": "out_of_range",
+    "private": "personal_layers",
     "private_sgd": "dp_sgd",
     "receive_j_per_bit": "rx_j_per_bit",
     "receive_w": "rx_consumption_w",

@@ -350,7 +350,7 @@ RECIPES: dict[str, Recipe] = {
     "algorithm.head_epochs": among(1, 2),
     "algorithm.max_planes": among(2, 5, 20),
     "algorithm.plane_every": among(1, 2, 10),
-    "algorithm.private": among([-1], [], ["*.bias"]),
+    "algorithm.personal_layers": among([-1], [], ["*.bias"]),
     "algorithm.pull": between(0, 1),
     "algorithm.matcha.budget": between(0.05, 1),
     "algorithm.pairs": among(1, 2),

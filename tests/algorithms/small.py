@@ -70,7 +70,7 @@ ALGORITHM_SETTINGS = {
     "fedmd": (*WITH_CLASSES, "server={samples: 40}", local_sgd("fedmd")),
     "fednova": (local_sgd("fednova", "prox: 0.01"),),
     "fedbuff": ("algorithm={kind: fedbuff, buffer_size: 3, lr: 0.1, local_steps: 2, batch_size: 8, concurrency: 3}",),
-    "fedper": (local_sgd("fedper", "private: ['*.bias']"),),
+    "fedper": (local_sgd("fedper", "personal_layers: ['*.bias']"),),
     "fedproto": (
         *WITH_CLASSES,
         "model={kind: mlp, hidden: [8]}",
@@ -79,7 +79,7 @@ ALGORITHM_SETTINGS = {
         "algorithm.local_steps=4",
     ),
     "fedprox": (local_sgd("fedprox", "mu: 0.1, adaptive: true, partial_work: {kind: random, share: 0.5}"),),
-    "fedrep": (local_sgd("fedrep", "private: ['*.bias'], head_epochs: 1"),),
+    "fedrep": (local_sgd("fedrep", "personal_layers: ['*.bias'], head_epochs: 1"),),
     "fedul": (
         *WITH_CLASSES,
         "partition={kind: surrogate-sets, skew: iid, sets: 3}",
