@@ -100,7 +100,7 @@ ALGORITHM_SETTINGS = {
     "individual": ("algorithm={kind: individual, device: 0, lr: 0.1, local_steps: 2, batch_size: null}",),
     "local": (local_sgd("local"),),
     "per-fedavg": (local_sgd("per-fedavg", "order: hessian-free"),),
-    "pfedme": (local_sgd("pfedme", "pull: 1, device_lr: 1, device_steps: 2"),),
+    "pfedme": (local_sgd("pfedme", "pull: 1, local_model_lr: 1, local_model_steps: 2"),),
     "q-ffl": (local_sgd("q-ffl", "q: 0.5"),),
     "scaffold": (local_sgd("scaffold"),),
     "splitfed": (

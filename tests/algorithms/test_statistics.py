@@ -148,7 +148,7 @@ OTHERS = {
     "sgp": (CLUSTER, "algorithm={kind: sgp, lr: 0.1, local_steps: 9, batch_size: 8}"),
     "d-psgd": (CLUSTER, "algorithm={kind: d-psgd, order: paper, lr: 0.1, local_steps: 9, batch_size: 8}"),
     "ad-psgd": (CLUSTER, "algorithm={kind: ad-psgd, lr: 0.1, local_steps: 9, batch_size: 8}"),
-    "pfedme": (averaging("pfedme", pull=1, device_lr=3, server_lr=3.0),),
+    "pfedme": (averaging("pfedme", pull=1, local_model_lr=3, server_lr=3.0),),
     "per-fedavg": (averaging("per-fedavg", order="hessian-free", lr=1.5),),
     "q-ffl": (averaging("q-ffl", q=2.0),),
     "afl": ("algorithm={kind: afl, lr: 0.2, lr_lambda: 0.1, batch_size: 8}",),

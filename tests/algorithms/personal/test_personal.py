@@ -18,7 +18,7 @@ from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.small import ENGINES
 
 SGD = "cohort: 4, lr: 0.05, local_steps: 3, batch_size: 8"
-PFEDME = f"algorithm={{kind: pfedme, {SGD}, pull: 2, device_lr: 0.3, device_steps: 2, server_lr: 0.7}}"
+PFEDME = f"algorithm={{kind: pfedme, {SGD}, pull: 2, local_model_lr: 0.3, local_model_steps: 2, server_lr: 0.7}}"
 PER_FEDAVG = f"algorithm={{kind: per-fedavg, {SGD}, adapt_lr: 0.2, order: ORDER}}"
 
 
