@@ -212,7 +212,6 @@ RECIPES: dict[str, Recipe] = {
     "features": among(1, 9, 20),
     "flop_per_s": spread(1e5, 1e9),
     "flop_per_cycle": spread(0.1, 10),
-    "fraction": between(0.05, 1),
     "from_s": between(0, 5),
     "groups": among(1, 2),
     "hall": among("SL", "DL", "SH", "DH", "HH"),
@@ -272,6 +271,7 @@ RECIPES: dict[str, Recipe] = {
     "rings": among(1, 1, 2),
     "rounds": among(1, 2, 3, 4),
     "rtt_s": among(0.0, 0.02, 1.0),
+    "selected_fraction": between(0.05, 1),
     "sets": halves,
     "sites": among(
         [{"lat_deg": 0, "lon_deg": 0}],
