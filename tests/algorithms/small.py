@@ -109,7 +109,9 @@ ALGORITHM_SETTINGS = {
         "server.flop_per_s=1e7",
         local_sgd("splitfed"),
     ),
-    "safa": ("algorithm={kind: safa, selected_fraction: 0.5, lag_tolerance: 3, lr: 0.1, local_steps: 2, batch_size: 8}",),
+    "safa": (
+        "algorithm={kind: safa, selected_fraction: 0.5, lag_tolerance: 3, lr: 0.1, local_steps: 2, batch_size: 8}",
+    ),
 }
 """Settings with which each algorithm runs on four devices; each keeps its learning rate in `algorithm.lr`."""
 

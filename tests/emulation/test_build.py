@@ -64,7 +64,7 @@ def test_out_of_reach_is_judged_by_the_part_of_the_band_that_a_device_may_use():
 
     assert told() == told("network.uplink.access=full-reuse") == told("channel.narrowest_hz=2e6") == []
     assert len(told("channel.narrowing=off")) == 2
-    (up, _) = told("channel.narrowest_hz=2e6", "channel.rate={kind: shannon, repetitions: 1}")
+    (up, _) = told("channel.narrowest_hz=2e6", "channel.rate={kind: shannon, max_repetitions: 1}")
     assert "uplink, the best mean SNR is -20.0 dB, got a rate that needs -17.5 dB" in up
 
 

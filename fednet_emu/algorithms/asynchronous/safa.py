@@ -65,8 +65,8 @@ class Safa(LocalTraining):
     """Maximum duration of a round in simulated seconds (the paper's T_lim). A late device continues, and counts in a
     later round. Null waits until the quota is met or no device is busy."""
     selected_fraction: float = Field(0.5, gt=0, le=1)
-    """Share of the devices with samples whose models are picked in a round (the paper's C), rounded up to whole devices.
-    The round ends when this number is reached."""
+    """Share of the devices with samples whose models are picked in a round (the paper's C), rounded up to whole
+    devices. The round ends when this number is reached."""
     lag_tolerance: int = Field(5, gt=0)
     """Maximum lag in rounds (the paper's tau). A device whose latest model that arrived in time is older than this lag
     restarts from the global model. If the lag is 1, no device continues across rounds."""
