@@ -21,6 +21,7 @@ from fednet_emu.scenario.shapes import Shape, Spot, homes
 from fednet_emu.scenario.tree import KeyPath, path_text, show
 
 KEYS: dict[str, str | tuple[str, ...]] = {
+    "between": "interpolation",
     "blocks": "resource_blocks",
     "dealt": "rank_assignment",
     "delay_s": "max_delay_s",
@@ -47,6 +48,7 @@ KEYS: dict[str, str | tuple[str, ...]] = {
     "spacing_khz": "subcarrier_spacing_khz",
     "spare": "unused_bandwidth",
     "spreading": "spreading_factor",
+    "target_bler": "bler",
     "threshold_db": "sinr_threshold_db",
     "train_loss": "worst_train_loss",
     "transmit_j_per_bit": "tx_j_per_bit",

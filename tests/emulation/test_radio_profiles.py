@@ -458,11 +458,11 @@ def played(path_loss, **changes):
     return fe.run("quickstart", settings={**PLAIN, "channel.path_loss": path_loss, **changes}, timing_only=True)
 
 
-@pytest.mark.parametrize("between", ["nearest", "bilinear"])
-def test_a_table_of_friis_is_free_space(tmp_path, between):
+@pytest.mark.parametrize("interpolation", ["nearest", "bilinear"])
+def test_a_table_of_friis_is_free_space(tmp_path, interpolation):
     """Digest for digest, for devices on the grid, in two cells; and the map of the page has the gains."""
     path = friis(tmp_path / "street.npz")
-    traced = played({"kind": "table", "path": path, "between": between})
+    traced = played({"kind": "table", "path": path, "interpolation": interpolation})
     assert traced.summary["event_digest"] == played({"kind": "free-space"}).summary["event_digest"]
     ground = traced.table("ground")
     assert len(ground) == len(PLACES_M)
@@ -480,7 +480,7 @@ def walked(tmp_path, rows, **changes):
     np.savez(tmp_path / "walk.npz", one=np.array(rows, np.float64))
     walk = {"kind": "trace", "path": str(tmp_path / "walk.npz"), "start": "beginning"}
     path = friis(tmp_path / "street.npz")
-    path_loss = {"kind": "table", "path": path, "between": "bilinear", **changes}
+    path_loss = {"kind": "table", "path": path, "interpolation": "bilinear", **changes}
     return played(path_loss, **WALK, **{"devices.mobility": walk, "stop": {"simulated_s": 100}})
 
 

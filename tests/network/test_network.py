@@ -325,7 +325,7 @@ WAYS += [("sidelink", access) for access in ("tdma", "full-reuse", "spatial-reus
 WAYS += [("uplink", "slotted-aloha")]
 GIVEN = {
     "slotted-aloha": {"slot_s": 0.01, "capture_db": -50, "probability": 1},
-    "nr-grants": {"subcarrier_spacing_khz": 15, "target_bler": 0},
+    "nr-grants": {"subcarrier_spacing_khz": 15, "bler": 0},
 }
 LAWS = ["shannon", "nr-mcs", "nr-blocks"]
 

@@ -35,7 +35,7 @@ class TablePathLoss(PathLoss):
     PLACED: ClassVar[bool] = True
     path: str
     """Path of the file or folder; a relative path is searched in the data folder first."""
-    between: Literal["nearest", "bilinear"] = "nearest"
+    interpolation: Literal["nearest", "bilinear"] = "nearest"
     """Interpolation between grid positions: `nearest` takes the nearest position; `bilinear` interpolates linearly in
     dB between the four surrounding positions."""
     out_of_range: Literal["error", "no-link"] = "error"
@@ -83,7 +83,7 @@ class TablePathLoss(PathLoss):
         own_db, los = gains.gain_db[hop.station], gains.los[hop.station]
         (column, along_x), (row, along_y) = _cell(gains.x_m, x), _cell(gains.y_m, y)
         near = column + (along_x >= 0.5), row + (along_y >= 0.5)
-        if self.between == "nearest":
+        if self.interpolation == "nearest":
             gain_db = own_db[near]
         else:
             corners = [(dx, dy) for dx in (0, 1) for dy in (0, 1)]
