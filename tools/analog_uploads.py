@@ -20,11 +20,11 @@ BANDWIDTH_HZ = 1e6
 def main(folder: Path) -> None:
     """Write the table: one row for each number of devices and SNR."""
     analog, rows = program("analog-aggregation"), []
-    for cell in pd.read_parquet(folder / "runs.parquet").to_dict("records"):
-        transfers = pd.read_parquet(folder / "runs" / cell["cell"] / "transfers.parquet")
+    for run in pd.read_parquet(folder / "runs.parquet").to_dict("records"):
+        transfers = pd.read_parquet(folder / "runs" / run["run"] / "transfers.parquet")
         uploads = transfers[transfers["direction"] == "uplink"]
         mean_s = float((uploads["ended_s"] - uploads["started_s"]).mean())
-        rows.append({**{key: cell[key] for key in ("power", "devices.count", "access")}, "mean_upload_s": mean_s})
+        rows.append({**{key: run[key] for key in ("power", "devices.count", "access")}, "mean_upload_s": mean_s})
     table = pd.DataFrame(rows).pivot(index=["power", "devices.count"], columns="access", values="mean_upload_s")
     table = table.reset_index().rename(
         columns={"over-the-air": "sum_s", "ofdma": "ofdma_s", "devices.count": "devices"}

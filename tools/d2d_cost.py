@@ -30,16 +30,16 @@ def with_transmissions(view: StudyRecords, folder: Path) -> StudyRecords:
         folder: the folder of the study.
     """
     counted = [
-        rows.assign(**{name: sums[rows["round"]] for name, sums in _sums(folder / "runs" / str(cell)).items()})
-        for cell, rows in view.evaluations.groupby("cell", sort=False)
+        rows.assign(**{name: sums[rows["round"]] for name, sums in _sums(folder / "runs" / str(run)).items()})
+        for run, rows in view.evaluations.groupby("run", sort=False)
     ]
     return StudyRecords(view.name, view.axes, view.target, pd.concat(counted), view.runs, view.unfinished)
 
 
-def _sums(cell: Path) -> dict[str, Any]:
+def _sums(run: Path) -> dict[str, Any]:
     """Return the numbers of uploads and pushes after 0, 1, ... rounds, each [rounds + 1]."""
-    invited = pd.read_parquet(cell / "rounds.parquet")["invited"].to_numpy()
-    found = [cell / f"{name}.parquet" for name in _PUSHES if (cell / f"{name}.parquet").is_file()]
+    invited = pd.read_parquet(run / "rounds.parquet")["invited"].to_numpy()
+    found = [run / f"{name}.parquet" for name in _PUSHES if (run / f"{name}.parquet").is_file()]
     pushes = pd.read_parquet(found[0])["d2d_senders"].to_numpy() if found else np.zeros_like(invited)
     return {name: np.concatenate([[0], per.cumsum()]) for name, per in (("uploads", invited), ("pushes", pushes))}
 
@@ -59,7 +59,7 @@ def spent(view: StudyRecords, baseline: Mapping[str, Any], accuracy: float | Non
     chosen = (view.evaluations[[*baseline]] == pd.Series(baseline)).all(axis="columns")
     ends = view.evaluations[chosen].groupby(place)["accuracy"].last()
     rows = []
-    for _, run in view.evaluations.groupby("cell", sort=False):
+    for _, run in view.evaluations.groupby("run", sort=False):
         first = run.iloc[0]
         target = accuracy if accuracy is not None else float(ends[tuple(first[place])])
         reached = run[run["accuracy"] >= target]

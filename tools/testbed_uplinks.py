@@ -34,7 +34,7 @@ def times(run: Path) -> dict[str, float]:
 def main(folder: Path) -> None:
     """Write the table."""
     runs = pd.read_parquet(folder / "runs.parquet")
-    rows = [{"link": c.link, "work": c.work, **times(folder / "runs" / c.cell)} for c in runs.itertuples()]
+    rows = [{"link": c.link, "work": c.work, **times(folder / "runs" / c.run)} for c in runs.itertuples()]
     table = pd.DataFrame(rows)
     table.to_csv(REFERENCE / "uplinks.csv", index=False, float_format="%.6g", lineterminator="\n")
 

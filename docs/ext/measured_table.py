@@ -58,7 +58,7 @@ UNITS = {
 }
 NOTES = {
     "before repetition": "times and energies are of version 1.0, before senders repeated blocks on weak links "
-    "(`channel.rate.repetitions`)",
+    "(`channel.rate.max_repetitions`)",
     "before narrowing": "measured before `channel.narrowing`, which makes weak uplinks faster, and with a default for "
     "the energy of computing where nothing stated one",
     "former quickstart": "measured on the former quickstart, with devices of 2e7 FLOP/s",

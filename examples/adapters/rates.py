@@ -24,14 +24,14 @@ LABELS = {"time_to_target_s": "time (s)", "energy_to_target_j": "energy of all (
 def timed(study: fe.Study, data_dir: Path) -> pd.DataFrame:
     """Return the cost of the target on each band, for each run of the study that reached the target."""
     rows = []
-    for _, cell in study.runs.dropna(subset="rounds_to_target").iterrows():
-        scenario = study.folder / "runs" / cell["cell"] / "scenario.yaml"
+    for _, row in study.runs.dropna(subset="rounds_to_target").iterrows():
+        scenario = study.folder / "runs" / row["run"] / "scenario.yaml"
         for band_mhz in BANDS_MHZ:
-            settings = {"channel.bandwidth_hz": 1e6 * band_mhz, "stop.rounds": int(cell["rounds_to_target"])}
+            settings = {"channel.bandwidth_hz": 1e6 * band_mhz, "stop.rounds": int(row["rounds_to_target"])}
             run = fe.run(scenario, settings=settings, data_dir=data_dir, timing_only=True, progress=False)
             rows.append(
                 {
-                    **cell[["trained", "seed", "rounds_to_target"]],
+                    **row[["trained", "seed", "rounds_to_target"]],
                     "band_mhz": band_mhz,
                     "time_to_target_s": run.summary["simulated_s"],
                     "bits_to_target": run.total_bit,

@@ -73,10 +73,10 @@ def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float
     seeds = _common_seeds(view, settings)
     bounds = {f"at least {cost}": view.is_lower_bound(cost) for cost in spent}
     evaluations = view.evaluations.assign(**{f"spent {cost}": amounts for cost, amounts in spent.items()}, **bounds)
-    tables = dict(list(evaluations.groupby("cell", sort=False)))
+    tables = dict(list(evaluations.groupby("run", sort=False)))
     courses = [
         [
-            course_of(tables.get(row["cell"], evaluations[:0]), row["status"], measure, level, minimised, limits)
+            course_of(tables.get(row["run"], evaluations[:0]), row["status"], measure, level, minimised, limits)
             for _, row in setting.runs.set_index("seed").loc[seeds].iterrows()
         ]
         for setting in settings

@@ -202,7 +202,7 @@ def first_reached(
     """Return for each run the time (s), bits, energy (J) and rounds at which it first reached the target.
 
     Args:
-        evaluations: the evaluations of runs, in order of time per run, with the columns `cell` and `total_bit`.
+        evaluations: the evaluations of runs, in order of time per run, with the columns `run` and `total_bit`.
         runs: the names of the runs.
         measure: `accuracy`, which must be at least `level`, or `loss`, which must be at most `level`. None for no
             target.
@@ -211,10 +211,10 @@ def first_reached(
     Returns:
         The columns `TO_TARGET`, with one row for each name in order. Runs that missed the target have NaN.
     """
-    wanted = pd.Index(list(runs), name="cell")
+    wanted = pd.Index(list(runs), name="run")
     if measure is None:
         return pd.DataFrame(math.nan, wanted, list(TO_TARGET))
     scores = evaluations[measure]
-    reached = evaluations[scores >= level if measure == "accuracy" else scores <= level].drop_duplicates("cell")
-    costs = reached.set_index("cell")[[cost.column for cost in RECORDED.values()]].astype(float)
+    reached = evaluations[scores >= level if measure == "accuracy" else scores <= level].drop_duplicates("run")
+    costs = reached.set_index("run")[[cost.column for cost in RECORDED.values()]].astype(float)
     return costs.set_axis(list(TO_TARGET), axis="columns").reindex(wanted)

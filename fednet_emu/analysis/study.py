@@ -119,14 +119,15 @@ class StudyRecords:
         runs, evaluations = (
             _table(folder / f"{name}.parquet", sums.get(f"{name}.parquet")) for name in ("runs", "study")
         )
-        new = [f"axis '{name}'" for name in (*axes, "cell", "seed") if name not in runs or name not in evaluations]
+        new = [f"axis '{name}'" for name in axes if name not in runs or name not in evaluations]
+        new += [f"column '{name}'" for name in ("run", "seed") if name not in runs or name not in evaluations]
         new += [f"column '{name}'" for name in (DATA_SET, DEVICE_COUNT) if name not in runs]
         if new:
             raise DataError(str(folder), f"its tables are older than its {new[0]}", UNFINISHED)
         done = runs["status"].isin(["done", "diverged"])
         finished = _with_series(folder, runs[done].reset_index(drop=True))
         missing = runs[~done].reset_index(drop=True)
-        return cls(name, axes, target, evaluations, finished, list(missing["cell"]), missing)
+        return cls(name, axes, target, evaluations, finished, list(missing["run"]), missing)
 
     @classmethod
     def of_run(cls, run: RunRecords) -> Self:
@@ -139,18 +140,18 @@ class StudyRecords:
         if lacking:
             where = run.name if run.folder is None else str(run.folder / "summary.json")
             raise DataError(where, f"has no entry '{lacking[0]}'", AGAIN)
-        evaluations = with_total_bits(run.table("evaluations")).assign(cell=run.name, seed=run.summary["seed"])
+        evaluations = with_total_bits(run.table("evaluations")).assign(run=run.name, seed=run.summary["seed"])
         totals = {name: value for name, value in run.summary.items() if not isinstance(value, list | dict | str)}
         nothing = dict.fromkeys(TO_TARGET, math.nan)
         runs = pd.DataFrame(
-            [{**totals, **nothing, "status": run.summary["status"], "cell": run.name, "total_bit": run.total_bit}]
+            [{**totals, **nothing, "status": run.summary["status"], "run": run.name, "total_bit": run.total_bit}]
         )
         return cls(run.name, {}, {}, evaluations, runs, ())
 
     @property
     def diverged(self) -> list[str]:
         """Labels of the finished runs that diverged. These runs have scores, but count as missing every target."""
-        return list(self.runs["cell"][self.runs["status"] == "diverged"])
+        return list(self.runs["run"][self.runs["status"] == "diverged"])
 
     @property
     def metrics(self) -> dict[str, str]:
@@ -177,8 +178,8 @@ class StudyRecords:
         if loss is not None and not 0 < loss < math.inf:
             raise FednetError(f"loss: must be a number above 0, got {loss:g}; for example 0.3")
         ((measure, level),) = given.items()
-        sound = self.evaluations[~self.evaluations["cell"].isin(self.diverged)]
-        reached = first_reached(sound, self.runs["cell"], measure, level).set_axis(self.runs.index)
+        sound = self.evaluations[~self.evaluations["run"].isin(self.diverged)]
+        reached = first_reached(sound, self.runs["run"], measure, level).set_axis(self.runs.index)
         return replace(self, target={measure: level}, runs=self.runs.drop(columns=list(TO_TARGET)).join(reached))
 
     def within(self, cost: str, amount: float) -> Self:
@@ -191,9 +192,9 @@ class StudyRecords:
             FednetError: the cost does not exist.
         """
         kept = self.evaluations[(self.spent(cost) <= amount) & ~self.is_lower_bound(cost)]
-        last = kept.groupby("cell").tail(1).set_index("cell")
+        last = kept.groupby("run").tail(1).set_index("run")
         known = last.columns.intersection(self.runs.columns).difference([*self.axes, "seed"])
-        runs = self.runs.assign(**{name: self.runs["cell"].map(last[name]) for name in known})
+        runs = self.runs.assign(**{name: self.runs["run"].map(last[name]) for name in known})
         return replace(self, evaluations=kept, runs=runs)
 
     def spent(self, cost: str) -> pd.Series:
@@ -209,12 +210,12 @@ class StudyRecords:
             close = did_you_mean(cost, COSTS) or f"; choose from {', '.join(COSTS)}"
             raise FednetError(f"{self.name}: no such cost, got '{cost}'{close}")
         if cost in PER_RUN:
-            own = self.runs.set_index("cell").get(COSTS[cost].column, pd.Series(dtype=float))
+            own = self.runs.set_index("run").get(COSTS[cost].column, pd.Series(dtype=float))
             if not own.notna().any():
                 raise FednetError(
                     f"{self.name}: {cost}: is not recorded, got runs without it; see docs/concepts/traffic"
                 )
-            return self.evaluations["cell"].map(own)
+            return self.evaluations["run"].map(own)
         if cost == CARBON and COSTS[cost].column not in self.evaluations:
             raise FednetError(
                 f"{self.name}: {cost}: is not recorded at each evaluation, got a table without it; "
@@ -223,20 +224,20 @@ class StudyRecords:
         amounts = self.evaluations[COSTS[cost].column]
         if cost != DEVICE_ENERGY:
             return amounts
-        counts = self.runs.set_index("cell").get(DEVICE_COUNT, pd.Series(dtype=float)).reindex(self.runs["cell"])
+        counts = self.runs.set_index("run").get(DEVICE_COUNT, pd.Series(dtype=float)).reindex(self.runs["run"])
         unknown = list(counts.index[counts.isna()])
         if unknown:
             raise FednetError(
                 f"{self.name}: {cost}: needs the number of devices, got none of {unknown[0]}; limit energy"
             )
-        return amounts / self.evaluations["cell"].map(counts)
+        return amounts / self.evaluations["run"].map(counts)
 
     def is_lower_bound(self, cost: str) -> pd.Series:
         """Return for each row of `evaluations` whether the cost of the run is known only as a lower bound."""
         if cost not in PER_RUN or LOWER_BOUND not in self.runs:
             return pd.Series(False, self.evaluations.index)
-        bounds = self.runs["cell"][self.runs[LOWER_BOUND].isin([True])]
-        return self.evaluations["cell"].isin(bounds)
+        bounds = self.runs["run"][self.runs[LOWER_BOUND].isin([True])]
+        return self.evaluations["run"].isin(bounds)
 
     def where(self, levels: Levels) -> Self:
         """Return the subset of the study with the given levels. The axes of these levels are removed.
@@ -252,7 +253,7 @@ class StudyRecords:
             evaluations=rows_of(self.evaluations, levels),
             runs=rows_of(self.runs, levels),
             missing=missing,
-            unfinished=list(missing["cell"]) if len(self.missing) else self.unfinished,
+            unfinished=list(missing["run"]) if len(self.missing) else self.unfinished,
         )
 
     def level(self, axis: str, text: str) -> Any:
@@ -341,14 +342,14 @@ def _with_series(folder: Path, runs: pd.DataFrame) -> pd.DataFrame:
     """Return the table of runs with the columns of `SERIES_COLUMNS`, which are NaN for runs without the series."""
     for series, columns_of in SERIES_COLUMNS.items():
         known = {
-            cell: columns_of(_table(path, ((read_manifest(path.parent) or {}).get("files") or {}).get(path.name)))
-            for cell in runs["cell"]
-            for path in [folder / "runs" / cell / f"{series}.parquet"]
+            run: columns_of(_table(path, ((read_manifest(path.parent) or {}).get("files") or {}).get(path.name)))
+            for run in runs["run"]
+            for path in [folder / "runs" / run / f"{series}.parquet"]
             if path.is_file()
         }
         if known:
             columns = pd.DataFrame.from_dict(known, orient="index")
-            runs = runs.join(columns[columns.columns.difference(runs.columns, sort=False)], on="cell")
+            runs = runs.join(columns[columns.columns.difference(runs.columns, sort=False)], on="run")
     return runs
 
 

@@ -31,8 +31,8 @@ class AgedRate(ErgodicRate):
     fastest scheme for the reported SINR minus an offset. The outer loop maintains the offset at which a share
     `target_bler` of first transmissions fails. The rate is E[TBS_m (1 - BLER_m(SINR))] per slot, where m is the chosen
     scheme, TBS_m its transport block size and BLER_m its block error rate. If repetition is faster, the lowest scheme
-    is used with a fixed integer number of repetitions (`repetitions`), regardless of the reports. The mean is taken
-    over 8192 fixed pairs of gains, on a grid of 0.5 dB; it is within 1 % of the integral.
+    is used with a fixed integer number of copies, at most `max_repetitions`, regardless of the reports. The mean is
+    taken over 8192 fixed pairs of gains, on a grid of 0.5 dB; it is within 1 % of the integral.
     Ignored here: adaptation of the outer loop within a fade (the offset moves by less than 0.1 dB per block, too slowly
     to follow a fade), measurement errors and quantisation of reports, combining of the copies of a block
     (retransmissions fail in the same fade), and changes of the phase of the line of sight over time.
@@ -58,7 +58,7 @@ def _tabulated(law: NrBlocks, fading: Fading) -> Means:
     before, now = aged_gains(fading, law.delay_s, law.report_s)
     step_db = _COARSE * STEP_DB
     coarse_db = LOW_DB + step_db * np.arange(round((HIGH_DB - LOW_DB) / step_db) + 1)
-    heard = coarse_db > law.thresholds_db[0] - 10.0 * math.log10(now.max() * law.repetitions)
+    heard = coarse_db > law.thresholds_db[0] - 10.0 * math.log10(now.max() * law.max_repetitions)
     mean_bps_hz = np.zeros(len(coarse_db))
     mean_bps_hz[heard] = [
         max(aged_efficiency(law, level_db, before, now)[0], law.always_repeated_bps_hz(level_db + 10.0 * log10(now)))

@@ -119,7 +119,7 @@ class Study(StudyRecords):
             return self.where(conditions(which, self.name))
         if not -len(self) <= which < len(self):
             raise IndexError(f"{self.name}: no such run, got {which}; there are {len(self)}, counted from 0")
-        return Run.opened(self.home.path / "runs" / str(self.runs["cell"].iloc[which]))
+        return Run.opened(self.home.path / "runs" / str(self.runs["run"].iloc[which]))
 
     def run(self, seed: int | None = None, **levels: Any) -> Run:
         """Return the run with the given seed and levels.
@@ -136,7 +136,7 @@ class Study(StudyRecords):
             rows = rows[rows["seed"] == seed]
         if len(rows) != 1:
             raise FednetError(f"{self.name}: one run is needed, got {len(rows)} of these levels; name seed and levels")
-        return Run.opened(self.home.path / "runs" / str(rows["cell"].iloc[0]))
+        return Run.opened(self.home.path / "runs" / str(rows["run"].iloc[0]))
 
     def compare(
         self,

@@ -19,7 +19,7 @@ from fednet_emu.scenario.tree import KeyPath, Node, Place, problem_text, show
 from fednet_emu.scenario.yaml_text import parse_value
 
 RESERVED = frozenset(
-    {"cell", "status", "reason", "data_set", "device_count", "seed", "rounds", "simulated_s", "total_bit"}
+    {"run", "status", "reason", "data_set", "device_count", "seed", "rounds", "simulated_s", "total_bit"}
     | {*EvaluationRow._fields}
 )
 """Names of columns in the result tables, which an axis must not use as its name."""

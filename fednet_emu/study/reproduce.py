@@ -61,7 +61,7 @@ def is_reference(name: str, wanted: Sequence[str] | None) -> bool:
 def write_runs(view: StudyRecords, folder: Path) -> Path:
     """Write `runs.csv`, with one row per finished run and without empty columns; return the path of the file."""
     folder.mkdir(parents=True, exist_ok=True)
-    runs = view.runs.drop(columns=["cell", "status", "reason"], errors="ignore")
+    runs = view.runs.drop(columns=["run", "status", "reason"], errors="ignore")
     table = runs.loc[:, (runs.notna() & (runs != "")).any()]
     write_text(folder / "runs.csv", csv_text(table, DIGITS))
     return folder / "runs.csv"

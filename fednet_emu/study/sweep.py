@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 TABLES = ("study.parquet", "runs.parquet")
 """Files with the tables for figures and comparisons. Host times are in another file, because they differ between
 sweeps."""
-KEYS = ("seed", "cell")
+KEYS = ("seed", "run")
 """Columns that, together with the columns of the axes, identify a run."""
 TOTALS = ("rounds", "simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j")
 BACKHAUL = ("backhaul_bit", "backhaul_j")
@@ -65,7 +65,7 @@ def write_tables(
     }
     evaluations = _evaluations(runs, [(place, finished[place]) for place in summaries])
     diverged = [runs[place].name for place, summary in summaries.items() if summary["status"] == "diverged"]
-    sound = evaluations[~evaluations["cell"].isin(diverged)]
+    sound = evaluations[~evaluations["run"].isin(diverged)]
     reached = first_reached(sound, [run.name for run in runs], *aim(target)).reset_index(drop=True)
     data = [run.scenario.data for run in runs]
     names = data_set_names([None if its is None else its.model_dump(mode="json") for its in data])
@@ -80,11 +80,11 @@ def write_tables(
         }
         for place, run in enumerate(runs)
     ]
-    hosts = [{"cell": runs[place].name, "host_s": summary["host_s"]} for place, summary in summaries.items()]
+    hosts = [{"run": runs[place].name, "host_s": summary["host_s"]} for place, summary in summaries.items()]
     write_table(folder / "study.parquet", [evaluations])
     table = pd.DataFrame(rows) if rows else pd.DataFrame(columns=[*KEYS, "status", "reason", DATA_SET, DEVICE_COUNT])
     write_table(folder / "runs.parquet", [pd.concat([table, reached], axis="columns")])
-    write_table(folder / "hosts.parquet", [pd.DataFrame(hosts, columns=["cell", "host_s"])])
+    write_table(folder / "hosts.parquet", [pd.DataFrame(hosts, columns=["run", "host_s"])])
 
 
 def _status(summary: Mapping[str, Any] | None, failure: str | None) -> dict[str, str]:
@@ -112,7 +112,7 @@ def aim(target: Target | None) -> tuple[Measure | None, float]:
 
 
 def _keys(run: StudyRun) -> dict[str, Any]:
-    return {**run.columns, "seed": run.scenario.seed, "cell": run.name}
+    return {**run.columns, "seed": run.scenario.seed, "run": run.name}
 
 
 def _totals(summary: Mapping[str, Any], metrics: Sequence[str]) -> dict[str, float]:

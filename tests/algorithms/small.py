@@ -70,7 +70,7 @@ ALGORITHM_SETTINGS = {
     "fedmd": (*WITH_CLASSES, "server={samples: 40}", local_sgd("fedmd")),
     "fednova": (local_sgd("fednova", "prox: 0.01"),),
     "fedbuff": ("algorithm={kind: fedbuff, buffer_size: 3, lr: 0.1, local_steps: 2, batch_size: 8, concurrency: 3}",),
-    "fedper": (local_sgd("fedper", "private: ['*.bias']"),),
+    "fedper": (local_sgd("fedper", "personal_layers: ['*.bias']"),),
     "fedproto": (
         *WITH_CLASSES,
         "model={kind: mlp, hidden: [8]}",
@@ -79,7 +79,7 @@ ALGORITHM_SETTINGS = {
         "algorithm.local_steps=4",
     ),
     "fedprox": (local_sgd("fedprox", "mu: 0.1, adaptive: true, partial_work: {kind: random, share: 0.5}"),),
-    "fedrep": (local_sgd("fedrep", "private: ['*.bias'], head_epochs: 1"),),
+    "fedrep": (local_sgd("fedrep", "personal_layers: ['*.bias'], head_epochs: 1"),),
     "fedul": (
         *WITH_CLASSES,
         "partition={kind: surrogate-sets, skew: iid, sets: 3}",
@@ -100,7 +100,7 @@ ALGORITHM_SETTINGS = {
     "individual": ("algorithm={kind: individual, device: 0, lr: 0.1, local_steps: 2, batch_size: null}",),
     "local": (local_sgd("local"),),
     "per-fedavg": (local_sgd("per-fedavg", "order: hessian-free"),),
-    "pfedme": (local_sgd("pfedme", "pull: 1, device_lr: 1, device_steps: 2"),),
+    "pfedme": (local_sgd("pfedme", "pull: 1, local_model_lr: 1, local_model_steps: 2"),),
     "q-ffl": (local_sgd("q-ffl", "q: 0.5"),),
     "scaffold": (local_sgd("scaffold"),),
     "splitfed": (
@@ -109,7 +109,9 @@ ALGORITHM_SETTINGS = {
         "server.flop_per_s=1e7",
         local_sgd("splitfed"),
     ),
-    "safa": ("algorithm={kind: safa, fraction: 0.5, lag_tolerance: 3, lr: 0.1, local_steps: 2, batch_size: 8}",),
+    "safa": (
+        "algorithm={kind: safa, selected_fraction: 0.5, lag_tolerance: 3, lr: 0.1, local_steps: 2, batch_size: 8}",
+    ),
 }
 """Settings with which each algorithm runs on four devices; each keeps its learning rate in `algorithm.lr`."""
 

@@ -148,7 +148,7 @@ OTHERS = {
     "sgp": (CLUSTER, "algorithm={kind: sgp, lr: 0.1, local_steps: 9, batch_size: 8}"),
     "d-psgd": (CLUSTER, "algorithm={kind: d-psgd, order: paper, lr: 0.1, local_steps: 9, batch_size: 8}"),
     "ad-psgd": (CLUSTER, "algorithm={kind: ad-psgd, lr: 0.1, local_steps: 9, batch_size: 8}"),
-    "pfedme": (averaging("pfedme", pull=1, device_lr=3, server_lr=3.0),),
+    "pfedme": (averaging("pfedme", pull=1, local_model_lr=3, server_lr=3.0),),
     "per-fedavg": (averaging("per-fedavg", order="hessian-free", lr=1.5),),
     "q-ffl": (averaging("q-ffl", q=2.0),),
     "afl": ("algorithm={kind: afl, lr: 0.2, lr_lambda: 0.1, batch_size: 8}",),
@@ -156,7 +156,7 @@ OTHERS = {
     "cfl": (averaging("cfl", stationary=1.0, split=0.1),),
     "ifca": (averaging("ifca", clusters=2),),
     "ditto": (averaging("ditto", pull=0.1),),
-    "fedrep": (averaging("fedrep", private="[-1]", head_epochs=1),),
+    "fedrep": (averaging("fedrep", personal_layers="[-1]", head_epochs=1),),
     **{kind: (f"algorithm.aggregation={kind}",) for kind in ("median", "trimmed-mean")},
     "krum": ("algorithm.aggregation={kind: krum, byzantine: 0}",),
 }
@@ -213,11 +213,13 @@ def test_what_cannot_leave_them_alone_is_refused(settings: tuple[str, ...]) -> N
 def test_pairs_of_clients_are_not_coupled_by_them() -> None:
     """Frank-Wolfe clustering runs where the norm layer stays on the device, and is refused where it is shared."""
     setting = averaging("frank-wolfe-clustering", alpha=1.0, dual_lr=0.01)
-    private = setting.replace("alpha", "private: ['norm.*'], alpha")
+    personal = setting.replace("alpha", "personal_layers: ['norm.*'], alpha")
 
-    with pytest.raises(fe.ScenarioError, match=r"algorithm.private: running statistics .* got 18 that are shared"):
+    with pytest.raises(
+        fe.ScenarioError, match=r"algorithm.personal_layers: running statistics .* got 18 that are shared"
+    ):
         statistics(*EQUAL, setting)
-    assert statistics(*EQUAL, private)[1].shape == (4, 18)
+    assert statistics(*EQUAL, personal)[1].shape == (4, 18)
 
 
 # ---- functions of vectors whose last two entries are statistics ------------------------------------------------------

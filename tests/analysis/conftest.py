@@ -27,7 +27,7 @@ def raced(runs: dict[Any, list[dict[str, Any]]], axis: str = "method", target: f
         for seed, run in enumerate(of_level):
             steps = np.arange(int(run.get("until", 20)) + 1)
             at = run.get("at")
-            keys = {axis: level, "seed": run.get("seed", seed), "cell": f"{level}-{seed}"}
+            keys = {axis: level, "seed": run.get("seed", seed), "run": f"{level}-{seed}"}
             rows = pd.DataFrame(
                 {
                     **keys,
@@ -48,7 +48,7 @@ def raced(runs: dict[Any, list[dict[str, Any]]], axis: str = "method", target: f
                     **keys,
                     "status": run.get("status", "done"),
                     **rows.iloc[-1][["simulated_s", "total_bit", "energy_j", "loss", "accuracy"]],
-                    **first_reached(rows, [keys["cell"]], "accuracy", target).iloc[0],
+                    **first_reached(rows, [keys["run"]], "accuracy", target).iloc[0],
                 }
             )
     table, known = pd.concat(tables, ignore_index=True), pd.DataFrame(found)

@@ -317,7 +317,7 @@ def test_an_unknown_cost_is_not_within_a_limit(raced):
 
     assert found.settings[0].got_there.tolist() == [True, False, False, False, False]
     assert found.settings[0].limits == "limit of neighbours: 2 runs, limited cost unknown: 2 runs"
-    assert view.within("neighbours", 0.1).evaluations["cell"].unique().tolist() == ["a-0"]
+    assert view.within("neighbours", 0.1).evaluations["run"].unique().tolist() == ["a-0"]
 
 
 def test_a_diverged_setting_is_said_first_and_never_the_best(raced):
@@ -377,7 +377,7 @@ def test_intervals_of_restricted_means_cover():
 def test_only_seeds_that_all_settings_have_count(raced):
     """A setting that has not finished a seed takes that seed from all; one without any run is left out and told."""
     view = raced({"a": [{"at": 4}, {"at": 6}, {"at": 8}], "b": [{"at": 5}, {"at": 7}]})
-    waiting = pd.DataFrame([{"method": "c", "seed": 0, "cell": "c-0", "status": "waiting", "reason": ""}])
+    waiting = pd.DataFrame([{"method": "c", "seed": 0, "run": "c-0", "status": "waiting", "reason": ""}])
     view = replace(view, axes={"method": ["a", "b", "c"]}, missing=waiting, unfinished=["c-0"])
 
     found = rank(view)
@@ -502,7 +502,7 @@ def test_the_table_and_the_figure_have_the_numbers(raced):
 def test_a_page_ranks_by_every_cost_and_each_data_set_for_itself(raced):
     """Scores on different data say nothing together; what cannot be ranked says why."""
     view = raced({"a": GOOD, "b": SLOW, "c": [{"at": None}] * 8})
-    data = ["x" if cell[0] in "ab" else "y" for cell in view.runs["cell"]]
+    data = ["x" if cell[0] in "ab" else "y" for cell in view.runs["run"]]
     view = replace(view, runs=view.runs.assign(data_set=data))
 
     found = list(rankings(view))

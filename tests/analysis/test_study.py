@@ -31,7 +31,7 @@ def study(axes: dict[str, list], speed=lambda **_levels: 1.0, *, seeds: int = 5,
     rows, runs = [], []
     for levels in itertools.product(*axes.values()):
         for seed in range(seeds):
-            keys = {**dict(zip(axes, levels, strict=True)), "seed": seed, "cell": f"{levels}{seed}"}
+            keys = {**dict(zip(axes, levels, strict=True)), "seed": seed, "run": f"{levels}{seed}"}
             round_s = (1.0 + 0.1 * seed) / speed(**dict(zip(axes, map(str, levels), strict=True)))
             evaluations = pd.DataFrame(
                 {
@@ -58,7 +58,7 @@ def study(axes: dict[str, list], speed=lambda **_levels: 1.0, *, seeds: int = 5,
                     **keys,
                     "status": "done",
                     **last,
-                    **first_reached(evaluations, [keys["cell"]], "accuracy", 0.55).iloc[0],
+                    **first_reached(evaluations, [keys["run"]], "accuracy", 0.55).iloc[0],
                 }
             )
     table = pd.concat(rows, ignore_index=True)
@@ -357,8 +357,8 @@ def test_four_panels_are_two_by_two():
     assert widths == {2: [2], 3: [3], 4: [2, 2], 5: [3, 2], 7: [3, 3, 1]}
 
 
-def test_cells_have_what_their_series_tell(tmp_path):
-    """A cell that recorded turns gets its cycle time, 2 s for four turns of 0.5 s; one that did not has NaN."""
+def test_runs_have_what_their_series_tell(tmp_path):
+    """A run that recorded turns gets its cycle time, 2 s for four turns of 0.5 s; one that did not has NaN."""
     view = study({"air": ["a"]}, seeds=2)
     turns = pd.DataFrame(
         {
@@ -371,8 +371,8 @@ def test_cells_have_what_their_series_tell(tmp_path):
             "ended_s": np.arange(1, 5) * 0.5,
         }
     )
-    (tmp_path / "runs" / view.runs["cell"][0]).mkdir(parents=True)
-    turns.to_parquet(tmp_path / "runs" / view.runs["cell"][0] / "cyclic_turns.parquet")
+    (tmp_path / "runs" / view.runs["run"][0]).mkdir(parents=True)
+    turns.to_parquet(tmp_path / "runs" / view.runs["run"][0] / "cyclic_turns.parquet")
     view.runs.assign(data_set="digits", device_count=10).to_parquet(tmp_path / "runs.parquet")
     view.evaluations.to_parquet(tmp_path / "study.parquet")
     (tmp_path / "study.json").write_text(json.dumps({"name": "story", "axes": view.axes, "target": {}}))
@@ -395,18 +395,18 @@ def view(tmp_path: Path) -> StudyRecords:
     tables = []
     for method, gain, uploads, pushes in (("aware", 0.2, 2, 10), ("fedavg", 0.1, 5, 0)):
         for seed in (0, 1):
-            cell = f"{method}{seed}"
-            (tmp_path / "runs" / cell).mkdir(parents=True)
-            pd.DataFrame({"invited": [uploads] * 4}).to_parquet(tmp_path / "runs" / cell / "rounds.parquet")
+            name = f"{method}{seed}"
+            (tmp_path / "runs" / name).mkdir(parents=True)
+            pd.DataFrame({"invited": [uploads] * 4}).to_parquet(tmp_path / "runs" / name / "rounds.parquet")
             if pushes:
                 counted = pd.DataFrame({"d2d_senders": [pushes] * 4})
-                counted.to_parquet(tmp_path / "runs" / cell / "connectivity.parquet")
+                counted.to_parquet(tmp_path / "runs" / name / "connectivity.parquet")
             rounds = np.arange(5)
             late = seed if method == "fedavg" else 0
             spending = {"total_bit": rounds * 8, "energy_j": rounds * 1.0, "simulated_s": rounds * 1.0}
             accuracy = gain * np.maximum(rounds - late, 0)
             table = pd.DataFrame({"round": rounds, "accuracy": accuracy, **spending})
-            tables.append(table.assign(method=method, data="a", seed=seed, cell=cell))
+            tables.append(table.assign(method=method, data="a", seed=seed, run=name))
     study = StudyRecords("story", AXES, {}, pd.concat(tables, ignore_index=True), pd.DataFrame(), ())
     return with_transmissions(study, tmp_path)
 

@@ -69,7 +69,7 @@ def test_a_run_reports_its_carbon(tmp_path: Path) -> None:
         seeds=[1, 2], out=tmp_path / "study", target={"loss": 9.0},
     )  # fmt: skip
     assert study.best(minimise="carbon").minimised == "carbon"
-    last = study.evaluations.groupby("cell").last()
+    last = study.evaluations.groupby("run").last()
     assert last["carbon_g"].to_numpy() == pytest.approx(study.runs["carbon_g"].to_numpy())
 
 

@@ -64,14 +64,14 @@ def test_out_of_reach_is_judged_by_the_part_of_the_band_that_a_device_may_use():
 
     assert told() == told("network.uplink.access=full-reuse") == told("channel.narrowest_hz=2e6") == []
     assert len(told("channel.narrowing=off")) == 2
-    (up, _) = told("channel.narrowest_hz=2e6", "channel.rate={kind: shannon, repetitions: 1}")
+    (up, _) = told("channel.narrowest_hz=2e6", "channel.rate={kind: shannon, max_repetitions: 1}")
     assert "uplink, the best mean SNR is -20.0 dB, got a rate that needs -17.5 dB" in up
 
 
 SGD = {"lr": 0.1, "local_steps": 1}
 RUN_REFUSES = {
     "a model without adapters": {"algorithm": {"kind": "flora", "ranks": [2], **SGD}, "model": "softmax"},
-    "a layer that the model lacks": {"algorithm": {"kind": "fedper", "private": ["nothing"], **SGD}},
+    "a layer that the model lacks": {"algorithm": {"kind": "fedper", "personal_layers": ["nothing"], **SGD}},
     "a cut behind the last layer": {
         "algorithm": {"kind": "splitfed", "cut": 9, **SGD},
         "server.flop_per_s": 1e9,

@@ -458,11 +458,11 @@ def played(path_loss, **changes):
     return fe.run("quickstart", settings={**PLAIN, "channel.path_loss": path_loss, **changes}, timing_only=True)
 
 
-@pytest.mark.parametrize("between", ["nearest", "bilinear"])
-def test_a_table_of_friis_is_free_space(tmp_path, between):
+@pytest.mark.parametrize("interpolation", ["nearest", "bilinear"])
+def test_a_table_of_friis_is_free_space(tmp_path, interpolation):
     """Digest for digest, for devices on the grid, in two cells; and the map of the page has the gains."""
     path = friis(tmp_path / "street.npz")
-    traced = played({"kind": "table", "path": path, "between": between})
+    traced = played({"kind": "table", "path": path, "interpolation": interpolation})
     assert traced.summary["event_digest"] == played({"kind": "free-space"}).summary["event_digest"]
     ground = traced.table("ground")
     assert len(ground) == len(PLACES_M)
@@ -480,7 +480,7 @@ def walked(tmp_path, rows, **changes):
     np.savez(tmp_path / "walk.npz", one=np.array(rows, np.float64))
     walk = {"kind": "trace", "path": str(tmp_path / "walk.npz"), "start": "beginning"}
     path = friis(tmp_path / "street.npz")
-    path_loss = {"kind": "table", "path": path, "between": "bilinear", **changes}
+    path_loss = {"kind": "table", "path": path, "interpolation": "bilinear", **changes}
     return played(path_loss, **WALK, **{"devices.mobility": walk, "stop": {"simulated_s": 100}})
 
 
@@ -502,7 +502,7 @@ def test_beyond_the_grid(tmp_path):
         ScenarioError, match=r"a device is beyond the grid, got 0, 1\d\d.* m; must be x from -100 to 100"
     ):
         walked(tmp_path, way)
-    run = walked(tmp_path, way, outside="no-link")
+    run = walked(tmp_path, way, out_of_range="no-link")
     assert np.isneginf(run.table("scene").query("device == 0")["snr_db"].iloc[-1])
 
 

@@ -320,7 +320,7 @@ def digest(module: nn.Module) -> str:
     ("algorithm", "sent"),
     [
         ("fedavg", 32 * 436),  # rank 2 x (32 + 96), and the head 17 x 10 + 10
-        ({"kind": "fedper", "private": ["*lora_B*"]}, 32 * 244),  # FedSA-LoRA: without B, 96 x 2
+        ({"kind": "fedper", "personal_layers": ["*lora_B*"]}, 32 * 244),  # FedSA-LoRA: without B, 96 x 2
     ],
 )
 def test_only_adapters_and_the_head_travel(algorithm, sent):

@@ -285,7 +285,7 @@ def test_a_sidelink_narrows(side):
 
 def test_the_former_law_is_a_setting():
     """`narrowing: off` and one repetition: the whole band or nothing."""
-    network = wire_of_narrowing(narrowing="off", rate={"kind": "shannon", "repetitions": 1})
+    network = wire_of_narrowing(narrowing="off", rate={"kind": "shannon", "max_repetitions": 1})
 
     assert network.expected_uplink_bps(0) == 0.0
     assert took_s(network, network.uplink, 0, SERVER) == (0.0, "unreachable")
@@ -325,7 +325,7 @@ WAYS += [("sidelink", access) for access in ("tdma", "full-reuse", "spatial-reus
 WAYS += [("uplink", "slotted-aloha")]
 GIVEN = {
     "slotted-aloha": {"slot_s": 0.01, "capture_db": -50, "probability": 1},
-    "nr-grants": {"subcarrier_spacing_khz": 15, "target_bler": 0},
+    "nr-grants": {"subcarrier_spacing_khz": 15, "bler": 0},
 }
 LAWS = ["shannon", "nr-mcs", "nr-blocks"]
 

@@ -269,7 +269,7 @@ def test_a_weak_device_sends_on_part_of_its_band():
     snr = 10 ** ((23 + gain_db + 174 - 73.0103 - 5) / 10)
     part = snr / (10**0.2 * (2**0.1523 - 1))
 
-    once = {"kind": "shannon", "repetitions": 1}
+    once = {"kind": "shannon", "max_repetitions": 1}
     rates = {on: uplink_rates(channel(narrowing=on, rate=once), np.array([40e3])).median_bps[0] for on in ("on", "off")}
 
     assert 0.12 < part < 0.14

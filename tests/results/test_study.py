@@ -114,13 +114,13 @@ def test_settings_may_be_mappings(study):
 def test_a_part_has_only_its_own_unfinished_cells(study):
     """What the other levels have not finished is none of its concern."""
     waiting = pd.DataFrame([
-        {"network.uplink.access": access, "seed": 2, "cell": f"{access}-2", "status": "waiting", "reason": ""}
+        {"network.uplink.access": access, "seed": 2, "run": f"{access}-2", "status": "waiting", "reason": ""}
         for access in GRID_LEVELS
     ])  # fmt: skip
-    view = replace(study, missing=waiting, unfinished=list(waiting["cell"]))
+    view = replace(study, missing=waiting, unfinished=list(waiting["run"]))
 
     assert list(view.where({"network.uplink.access": "ofdma"}).unfinished) == ["ofdma-2"]
-    assert list(view.where({"network.uplink.access": "ofdma"}).missing["cell"]) == ["ofdma-2"]
+    assert list(view.where({"network.uplink.access": "ofdma"}).missing["run"]) == ["ofdma-2"]
 
 
 def test_a_study_reads_and_draws(study):

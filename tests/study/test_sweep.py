@@ -51,7 +51,7 @@ def tables(out: Path) -> list[bytes]:
     return [(out / name).read_bytes() for name in ("study.parquet", "runs.parquet")]
 
 
-def test_tables_hold_every_evaluation_and_every_cell(study_file, tmp_path):
+def test_tables_hold_every_evaluation_and_every_run(study_file, tmp_path):
     """One row for each evaluation with the varied keys, and one for each run with what the target had cost."""
     path = study_file("grid: {algorithm.lr: [0.0, 0.1], devices.count: [4, 5]}\nseeds: 2\ntarget: {loss: 5}\n")
     progress = swept(path, tmp_path / "out")
@@ -63,7 +63,7 @@ def test_tables_hold_every_evaluation_and_every_cell(study_file, tmp_path):
     assert rows["algorithm.lr"].dtype == "float64"
     assert runs["seed"].tolist() == [0, 1] * 4
     assert (rows["total_bit"] == rows["uplink_bit"] + rows["downlink_bit"]).all()
-    first = rows[(rows["cell"] == runs["cell"][7]) & (rows["loss"] <= 5)].iloc[0]
+    first = rows[(rows["run"] == runs["run"][7]) & (rows["loss"] <= 5)].iloc[0]
     assert runs["time_to_target_s"][7] == first["simulated_s"]
     assert runs["bits_to_target"][7] == first["total_bit"]
     assert runs["rounds_to_target"][7] == first["round"]
@@ -141,7 +141,7 @@ def test_bad_cells_fail_with_their_reason_and_the_rest_complete(study_file, mood
     assert runs["status"].to_dict() == {"raises": "failed", "grows": "failed", "calm": "done"}
     assert runs["reason"]["raises"] == "ZeroDivisionError: no way"
     assert "MB of memory, more than limits.memory_mb, 1500" in runs["reason"]["grows"]
-    report = (tmp_path / "out" / "failures" / f"{runs['cell']['raises']}.txt").read_text()
+    report = (tmp_path / "out" / "failures" / f"{runs['run']['raises']}.txt").read_text()
     assert "replay: fednet run" in report
     assert "raise ZeroDivisionError" in report
 

@@ -64,8 +64,9 @@ class Safa(LocalTraining):
     deadline_s: float | None = Field(None, gt=0)
     """Maximum duration of a round in simulated seconds (the paper's T_lim). A late device continues, and counts in a
     later round. Null waits until the quota is met or no device is busy."""
-    fraction: float = Field(0.5, gt=0, le=1)
-    """Quota of a round, as a share of all devices that have samples (the paper's C), rounded up to whole devices."""
+    selected_fraction: float = Field(0.5, gt=0, le=1)
+    """Share of the devices with samples whose models are picked in a round (the paper's C), rounded up to whole
+    devices. The round ends when this number is reached."""
     lag_tolerance: int = Field(5, gt=0)
     """Maximum lag in rounds (the paper's tau). A device whose latest model that arrived in time is older than this lag
     restarts from the global model. If the lag is 1, no device continues across rounds."""
@@ -125,7 +126,7 @@ class Safa(LocalTraining):
 
     def _select(self, fed: Federation, clients: Sequence[Client], inbox: Inbox, t: int) -> Process:
         """Wait until the quota is met or the round ends; return the picked models and the undrafted models."""
-        quota = math.ceil(round(self.fraction * len(clients), 9))
+        quota = math.ceil(round(self.selected_fraction * len(clients), 9))
         picked: list[Came] = []
         others: list[Came] = []
         started_s = fed.now_s

@@ -21,11 +21,11 @@ class FedPer(Synchronous):
     kind = "fedper"
     sends_models: ClassVar[bool] = True
     uses: ClassVar[frozenset[str]] = Synchronous.uses ^ {"sums", "polls"}
-    private: tuple[LayerName, ...] = (-1,)
+    personal_layers: tuple[LayerName, ...] = (-1,)
     """Layers that stay on the device, by name, pattern or index; -1 is the last layer."""
 
     def run(self, fed: Federation) -> Process:
-        layers, w = Layers(fed.task.model, self.private), fed.initial_model()
+        layers, w = Layers(fed.task.model, self.personal_layers), fed.initial_model()
         fed.links.statistics[layers.n_shared] = layers.n_statistics
         own, base = [w] * fed.n_devices, fed.defer(layers.take, w, size=layers.n_shared)
         for t in fed.rounds():

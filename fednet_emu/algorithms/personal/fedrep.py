@@ -32,7 +32,7 @@ class FedRep(FedPer):
     ) -> Process:
         start = fed.defer(layers.put, own[k.index], body)
         head = replace(self.plan, steps=None, epochs=self.head_epochs)
-        fitted = yield k.train(start, head, t, "head", mask=layers.private)
+        fitted = yield k.train(start, head, t, "head", mask=layers.personal)
         trained = yield k.train(fitted.params, self.plan, t, mask=layers.shared)
         own[k.index] = trained.params
         return fed.defer(layers.take, trained.params, size=layers.n_shared)

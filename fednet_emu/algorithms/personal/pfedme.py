@@ -32,9 +32,9 @@ class PFedMe(Synchronous):
     sends_models: ClassVar[bool] = True
     pull: float = Field(15.0, gt=0)
     """Factor lambda of the proximal term that keeps a personal model near its device's local model; 15 in the paper."""
-    device_lr: float = Field(0.005, ge=0)
+    local_model_lr: float = Field(0.005, ge=0)
     """Step size of the local model towards the personal model (eta)."""
-    device_steps: int = Field(1, gt=0)
+    local_model_steps: int = Field(1, gt=0)
     """Number R of steps of the local model towards the personal model in a round; SGD steps precede each of them."""
     server_lr: float = Field(1.0, ge=0)
     """Step size of the server towards the mean of the local models (beta)."""
@@ -49,10 +49,10 @@ class PFedMe(Synchronous):
 
     @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, t: int, own: list[Deferred]) -> Process:
-        for step in range(self.device_steps):
+        for step in range(self.local_model_steps):
             personal = yield k.train(w, self.plan, t, step, prox=self.pull)
             own[k.index] = personal.params
-            w = fed.defer(stepped, w, personal.params, self.device_lr * self.pull, fed.n_statistics)
+            w = fed.defer(stepped, w, personal.params, self.local_model_lr * self.pull, fed.n_statistics)
         return w
 
 

@@ -129,8 +129,8 @@ class Tle(Satellites):
     OMM for satellite numbers with more than five digits. A relative path is searched in the data folder first."""
     epoch: str | None = None
     """Time 0 of the simulation in UTC, such as 2026-03-01T12:00:00Z; null means the epoch of the latest elements."""
-    stale: Literal["refuse", "allow"] = "refuse"
-    """Treatment of elements that are more than 14 days older or newer than time 0: `refuse` raises an error, `allow`
+    stale: Literal["error", "allow"] = "error"
+    """Action for elements that are more than 14 days older or newer than time 0: `error` raises an error, and `allow`
     uses them."""
 
     @field_validator("epoch")
@@ -161,7 +161,7 @@ class ElementOrbits(Orbits):
         self._start_jd = max(epochs) if law.epoch is None else _julian_day(law.epoch)
         off_days = [abs(day - self._start_jd) for day in epochs]
         days = max(off_days)
-        if law.stale == "refuse" and days > FRESH_DAYS:
+        if law.stale == "error" and days > FRESH_DAYS:
             where = self._where[off_days.index(days)]
             how = f"get elements of that time (at most {FRESH_DAYS:g} days off), or set stale: allow"
             raise DataError(where, f"is of another time, {days:.1f} days from the epoch of the run", how)

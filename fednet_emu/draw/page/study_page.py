@@ -94,7 +94,7 @@ def runs_table(view: StudyRecords) -> pd.DataFrame:
     table = rows.drop(columns="reason", errors="ignore").dropna(axis="columns", how="all")
     table = table.assign(**{name: rows[name].fillna("") for name in told})
     first = [*view.axes, "seed", "status", *told]
-    return table[[*first, *table.columns.difference([*first, "cell"], sort=False), "cell"]]
+    return table[[*first, *table.columns.difference([*first, "run"], sort=False), "run"]]
 
 
 def means_columns(settings: Sequence[Setting], needed: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -197,11 +197,11 @@ def rankings(study: StudyRecords) -> Iterator[dict[str, Any]]:
         return
     data_sets = list(dict.fromkeys(its.data_set for its in settings if len(its.runs)))
     for data_set in data_sets:
-        runs = {cell for its in settings if its.data_set == data_set for cell in its.runs["cell"]}
+        runs = {name for its in settings if its.data_set == data_set for name in its.runs["run"]}
         part = replace(
             study,
-            runs=study.runs[study.runs["cell"].isin(runs)],
-            evaluations=study.evaluations[study.evaluations["cell"].isin(runs)],
+            runs=study.runs[study.runs["run"].isin(runs)],
+            evaluations=study.evaluations[study.evaluations["run"].isin(runs)],
             missing=study.missing[:0] if len(data_sets) > 1 else study.missing,
         )
         for cost in RECORDED:

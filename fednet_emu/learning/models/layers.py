@@ -1,4 +1,4 @@
-"""Divide the parameters of a model into shared ones and private ones, which stay on the device."""
+"""Divide the parameters of a model into shared ones and personal ones, which stay on the device."""
 
 from __future__ import annotations
 
@@ -19,31 +19,33 @@ one."""
 
 @final
 class Layers:
-    """Division of a flat parameter vector into a shared and a private part.
+    """Division of a flat parameter vector into a shared and a personal part.
 
-    The layers or parameters listed in `private` stay on the device. All others are shared.
+    The layers or parameters listed in `personal` stay on the device. All others are shared.
 
     Attributes:
         size: number of scalars in the whole vector.
         n_shared: number of shared scalars, which devices send and receive.
         n_statistics: number of running statistics among the shared scalars, at their end.
-        shared: mask [size], 1 for a shared scalar, 0 for a private one.
-        private: mask [size], 1 for a private scalar, 0 for a shared one.
+        shared: mask [size], 1 for a shared scalar, 0 for a personal one.
+        personal: mask [size], 1 for a personal scalar, 0 for a shared one.
     """
 
-    def __init__(self, model: FlatModel, private: Sequence[LayerName]) -> None:
+    def __init__(self, model: FlatModel, personal: Sequence[LayerName]) -> None:
         places = model.unflatten(torch.arange(model.size))
-        names = [name for entry in private for name in _matches(entry, list(places))]
+        names = [name for entry in personal for name in _matches(entry, list(places))]
         self.size = model.size
         self.shared = torch.ones(model.size, dtype=model.dtype)
         for name in names:
             self.shared[places[name].reshape(-1)] = 0.0
-        self.private = 1.0 - self.shared
+        self.personal = 1.0 - self.shared
         self._places = self.shared.nonzero().squeeze(1)
         self.n_shared = len(self._places)
         self.n_statistics = int((self._places >= model.n_trainable).sum())
         if not self.n_shared:
-            raise ScenarioError(f"private: nothing is left to share, got {list(private)}; choose the algorithm local")
+            raise ScenarioError(
+                f"personal_layers: nothing is left to share, got {list(personal)}; choose the algorithm local"
+            )
 
     def take(self, vector: Tensor) -> Tensor:
         return vector[self._places.to(vector.device)]
@@ -62,11 +64,11 @@ def _matches(entry: LayerName, names: list[str]) -> list[str]:
     if isinstance(entry, int):
         if not -len(layers) <= entry < len(layers):
             raise ScenarioError(
-                f"private: no such layer, got {entry}; the model has {len(layers)} layers with parameters"
+                f"personal_layers: no such layer, got {entry}; the model has {len(layers)} layers with parameters"
             )
         return [name for name in names if name.rpartition(".")[0] == layers[entry]]
     found = [name for name in names if fnmatchcase(name, entry)]
     if not found:
         hint = did_you_mean(entry, names) or f"; its parameters are {', '.join(names)}"
-        raise ScenarioError(f"private: no parameter has such a name, got '{entry}'{hint}")
+        raise ScenarioError(f"personal_layers: no parameter has such a name, got '{entry}'{hint}")
     return found

@@ -353,10 +353,10 @@ _MOST_REPEATS = 3
 class NrGrants(RatedAccess):
     """5G NR in time-division duplex: senders take turns in the uplink or downlink slots of a pattern.
 
-    An uplink starts with a scheduling request, a grant for the buffer status report, and a grant for the first data
-    (TS 38.321 clauses 5.4.4 and 5.4.5); this takes 10.5 to 30.5 ms with the defaults. Each device may send requests in
+    An uplink starts with a scheduling request, a grant for the buffer status report, and a grant for the first data (TS
+    38.321 clauses 5.4.4 and 5.4.5); this takes 10.5 to 30.5 ms with the defaults. Each device may send requests in
     periodic uplink slots, which are drawn once. A downlink waits for the next downlink slot. A transfer ends with the
-    time to decode its last block. Each transmission of the last block fails with probability `target_bler`, and each
+    time to decode its last block. Each transmission of the last block fails with probability `bler`, and each
     repetition takes one more round trip. In its slots, a sender has the whole band at full power; only these slots
     count for energy. Rates are averaged over slots, with an error of at most one slot per device and turn. The slots of
     all cells are synchronous.
@@ -383,9 +383,9 @@ class NrGrants(RatedAccess):
     decode_slots: int = Field(default=2, ge=0)
     """Number of slots that a receiver needs to decode a block."""
 
-    target_bler: float = Field(default=0.1, ge=0, lt=0.5)
-    """Fraction of block transmissions that fail. Each failed transmission of a transfer's last block adds one round
-    trip."""
+    bler: float = Field(default=0.1, ge=0, lt=0.5)
+    """Block error rate (BLER): the probability that a transmission of a block fails. Each failed transmission of a
+    transfer's last block adds one round trip."""
 
     scheduler: Literal["round-robin", "proportional-fair"] = "round-robin"
     """Assignment of slots. round-robin: senders take turns, with equal shares of the slots. proportional-fair: the link
@@ -471,7 +471,7 @@ class SlotDelays:
     def __init__(self, access: NrGrants, band: Band) -> None:
         self._frame, self._key, self._numbers, down = access.frame, band.access_key, band.numbers, band.down
         self._down = down
-        self._decode, self._loss, self._slot_ns = access.decode_slots, access.target_bler, access.frame.slot_ns
+        self._decode, self._loss, self._slot_ns = access.decode_slots, access.bler, access.frame.slot_ns
         self._sr_period = round(access.sr_period_s * NS_PER_S / self._slot_ns)
         uplink = UplinkAccess(self._frame, self._sr_period, access.k2_slots, access.decode_slots)
         first = self._frame.next(0, "D" if down else "U")

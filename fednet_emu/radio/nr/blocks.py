@@ -16,7 +16,7 @@ from pydantic import Field
 
 from fednet_emu.arrays import Array, IntArray, exp10, log10
 from fednet_emu.radio.nr.numerology import rows
-from fednet_emu.radio.rates.base import REPETITIONS, Repeating
+from fednet_emu.radio.rates.base import MAX_REPETITIONS, Repeating
 from fednet_emu.units import db_to_linear
 
 WINDOW_NS = 100_000_000
@@ -104,11 +104,11 @@ class NrBlocks(Repeating):
     b_(m+1) and the transport block sizes TBS_m and TBS_(m+1). A share f = (p - b_m) / (b_(m+1) - b_m) of the blocks
     uses the faster scheme, and a failed block arrives at the second attempt, so the rate is ((1 - f) TBS_m + f
     TBS_(m+1)) / (1 + p) per slot. Below the threshold of the lowest scheme, blocks of this scheme are repeated
-    (`repetitions`). HARQ also combines the copies of its four attempts, down to the SINR at which half of the blocks
-    fail every attempt. HARQ combining is modelled only below the SINR that repetition reaches, so no copy is counted
-    twice. Block sizes follow TS 38.214 clause 5.1.3.2 for all resource blocks of the channel, because each slot belongs
-    to one sender. A block fails with probability Q((SNR - SNR_50) / 0.2 dB), where Q is the tail probability of a
-    standard normal variable. SNR_50 is fitted to curves of Sionna 2.2 for the LDPC code with Gaussian noise and code
+    (`max_repetitions`). HARQ also combines the copies of its four attempts, down to the SINR at which half of the
+    blocks fail every attempt. HARQ combining is modelled only below the SINR that repetition reaches, so no copy is
+    counted twice. Block sizes follow TS 38.214 clause 5.1.3.2 for all resource blocks of the channel, because each slot
+    belongs to one sender. A block fails with probability Q((SNR - SNR_50) / 0.2 dB), where Q is the tail probability of
+    a standard normal variable. SNR_50 is fitted to curves of Sionna 2.2 for the LDPC code with Gaussian noise and code
     blocks of 2000 bits; for schemes without a curve, SNR_50 is 1.68 dB above Shannon's SNR. With `feedback: aged`, the
     rate is a mean over fading (`fading_model: ergodic`).
     Ignored here: several layers, the oscillation of a loop with large steps, incremental redundancy, RLC
@@ -145,7 +145,7 @@ class NrBlocks(Repeating):
                 f"report_s and delay_s have no effect with feedback: {self.feedback}, got {self.report_s:g} and "
                 f"{self.delay_s:g}; leave them out, or set feedback: aged"
             )
-        fixed = {"table": _TABLE, "target_bler": _TARGET_BLER, "repetitions": REPETITIONS}
+        fixed = {"table": _TABLE, "target_bler": _TARGET_BLER, "max_repetitions": MAX_REPETITIONS}
         for name, only in fixed.items() if self.climbs else ():
             if (got := getattr(self, name)) != only:
                 raise ValueError(f"{name} is fixed with feedback: olla, got {got:g}; leave it out")
@@ -246,7 +246,7 @@ class NrBlocks(Repeating):
 
         `snr_db` [blocks] are the SNRs of single copies in dB.
         """
-        copies = np.arange(1.0, self.repetitions + 1.0)
+        copies = np.arange(1.0, self.max_repetitions + 1.0)
         lost = _block_errors(self.curves[:1], snr_db + 10.0 * log10(copies)[:, None])[0]
         return self.curves[0].efficiency_bps_hz * float(np.max((1.0 - lost.mean(axis=1)) / copies))
 

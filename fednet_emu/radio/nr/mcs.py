@@ -45,8 +45,8 @@ class NrMcs(Repeating, Staircase):
     table's mean gap to Shannon's limit, 1.50, 1.78 and 1.49 dB. First transmissions fail with a probability of 10 % at
     every SINR, so the rate is a staircase over the SINR. An outer loop (`nr-blocks`) mixes in the next scheme and is up
     to 14 % faster just below a threshold. Below the threshold of the lowest scheme, blocks of this scheme are repeated
-    (`repetitions`), and first transmissions also fail with a probability of 10 %. No data is lost: a block that fails
-    every attempt is sent again by the layer above.
+    (`max_repetitions`), and first transmissions also fail with a probability of 10 %. No data is lost: a block that
+    fails every attempt is sent again by the layer above.
     Ignored here: channel estimation (real receivers need 2 to 5 dB more), frequency selectivity, the delay of channel
     reports and of retransmissions, other code block sizes.
     """

@@ -113,7 +113,7 @@ class SitePathLoss(PathLoss):
     los: Literal["probabilistic", "always", "never"] = "probabilistic"
     """State of the links. With `probabilistic`, each link has line of sight with the model's probability. With
     `always`, all links have line of sight; with `never`, no link has line of sight."""
-    outside: Literal["error", "extrapolate"] = "error"
+    out_of_range: Literal["error", "extrapolate"] = "error"
     """Action for values outside the ranges of the formula: `error` raises an error, and `extrapolate` applies the
     formula. Distances below the minimum always count as the minimum."""
 
@@ -124,8 +124,8 @@ class SitePathLoss(PathLoss):
         return np.asarray(draws.los < probability)
 
     def within(self, what: str, value: Array | float, low: float, high: float) -> None:
-        """Raise a `ScenarioError` if a value is outside [`low`, `high`], unless `outside` is `extrapolate`."""
-        if self.outside == "error":
+        """Raise a `ScenarioError` if a value is outside [`low`, `high`], unless `out_of_range` is `extrapolate`."""
+        if self.out_of_range == "error":
             require_range(f"path_loss {self.kind}", what, value, low, high)
 
 
@@ -136,7 +136,7 @@ def require_range(where: str, what: str, value: Array | float, low: float, high:
     if beyond.any():
         raise ScenarioError(
             f"{where}: {what} is outside the range of the formula, got {values[beyond][0]:g}; "
-            f"expected {low:g} to {high:g}, or set outside: extrapolate"
+            f"expected {low:g} to {high:g}, or set out_of_range: extrapolate"
         )
 
 

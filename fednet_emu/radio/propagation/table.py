@@ -35,11 +35,11 @@ class TablePathLoss(PathLoss):
     PLACED: ClassVar[bool] = True
     path: str
     """Path of the file or folder; a relative path is searched in the data folder first."""
-    between: Literal["nearest", "bilinear"] = "nearest"
+    interpolation: Literal["nearest", "bilinear"] = "nearest"
     """Interpolation between grid positions: `nearest` takes the nearest position; `bilinear` interpolates linearly in
     dB between the four surrounding positions."""
-    outside: Literal["refuse", "no-link"] = "refuse"
-    """Treatment of devices outside the grid: `refuse` raises an error, `no-link` sets their gain to zero."""
+    out_of_range: Literal["error", "no-link"] = "error"
+    """Action for devices outside the grid: `error` raises an error, and `no-link` sets their gain to zero."""
     _gains: Gains | None = PrivateAttr(None)
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -74,16 +74,16 @@ class TablePathLoss(PathLoss):
             )
         x, y = hop.place_m[..., 0], hop.place_m[..., 1]
         beyond = (x < gains.x_m[0]) | (x > gains.x_m[-1]) | (y < gains.y_m[0]) | (y > gains.y_m[-1])
-        if self.outside == "refuse" and beyond.any():
+        if self.out_of_range == "error" and beyond.any():
             at = f"{x[beyond][0]:g}, {y[beyond][0]:g} m"
             grid = f"x from {gains.x_m[0]:g} to {gains.x_m[-1]:g} and y from {gains.y_m[0]:g} to {gains.y_m[-1]:g} m"
             raise ScenarioError(
-                f"path_loss table: a device is beyond the grid, got {at}; must be {grid}, or set outside"
+                f"path_loss table: a device is beyond the grid, got {at}; must be {grid}, or set out_of_range: no-link"
             )
         own_db, los = gains.gain_db[hop.station], gains.los[hop.station]
         (column, along_x), (row, along_y) = _cell(gains.x_m, x), _cell(gains.y_m, y)
         near = column + (along_x >= 0.5), row + (along_y >= 0.5)
-        if self.between == "nearest":
+        if self.interpolation == "nearest":
             gain_db = own_db[near]
         else:
             corners = [(dx, dy) for dx in (0, 1) for dy in (0, 1)]

@@ -42,12 +42,12 @@ class V2v(PathLoss):
     probabilities of TR 37.885 Table 6.2-1 for vehicles in one street, which are never behind buildings."""
     blocker_height_m: float = Field(default=1.6, gt=0)
     """Height of blocking vehicles in m: 1.6 for cars, 3.0 for lorries."""
-    outside: Literal["error", "extrapolate"] = "error"
+    out_of_range: Literal["error", "extrapolate"] = "error"
     """Action for carriers outside 0.5 to 100 GHz: `error` raises an error, and `extrapolate` applies the formulas."""
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
         distance_m, f = np.maximum(hop.distance_3d_m, 1.0), carrier_ghz(carrier_hz)
-        if self.outside == "error":
+        if self.out_of_range == "error":
             require_range("path_loss v2v", "carrier in GHz", f, 0.5, 100.0)
         seen, behind = self.probabilities(hop.distance_2d_m)
         los, hidden = np.asarray(draws.los < seen), np.asarray(draws.los >= 1.0 - behind)

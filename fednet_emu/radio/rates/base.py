@@ -13,7 +13,7 @@ from pydantic import Field
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.component.component import Component
 
-REPETITIONS = 8
+MAX_REPETITIONS = 8
 """Maximum slot aggregation factor of a data channel in 5G NR, Release 15 (TS 38.331, pusch-AggregationFactor)."""
 
 
@@ -67,13 +67,13 @@ class Repeating(RateLaw):
     """A rate model with a minimum efficiency; at lower SINRs the sender repeats its blocks.
 
     The receiver adds up the copies and thereby their SINRs (chase combining). At a fraction x of the SINR that the
-    minimum efficiency needs, the rate per hertz is x times the minimum efficiency, down to x = 1 / `repetitions`. At
-    lower SINRs, the rate is 0. Real links repeat blocks by rate matching, slot aggregation and HARQ (TS 38.214 clauses
-    5.1.2.1 and 6.1.2.1: 2 to 16 slots). As an idealisation, the number of copies is a real number here; with integer
-    numbers, the rate is up to one half lower.
+    minimum efficiency needs, the rate per hertz is x times the minimum efficiency, down to x = 1 / `max_repetitions`.
+    At lower SINRs, the rate is 0. Real links repeat blocks by rate matching, slot aggregation and HARQ (TS 38.214
+    clauses 5.1.2.1 and 6.1.2.1: 2 to 16 slots). As an idealisation, the number of copies is a real number here; with
+    integer numbers, the rate is up to one half lower.
     """
 
-    repetitions: int = Field(default=REPETITIONS, ge=1, le=128)
+    max_repetitions: int = Field(default=MAX_REPETITIONS, ge=1, le=128)
     """Maximum number of copies of a block at SINRs below that of the minimum efficiency; 1 for no repetition."""
 
     @property
@@ -83,13 +83,13 @@ class Repeating(RateLaw):
 
     @property
     def min_sinr(self) -> float:
-        return self.lowest[0] / self.repetitions
+        return self.lowest[0] / self.max_repetitions
 
     @cached_property
     def _repeats(self) -> tuple[float, float, float]:
         """Minimum linear SINR with and without repetition, and efficiency per unit of SINR between these SINRs."""
         sinr, efficiency_bps_hz = self.lowest
-        return sinr / self.repetitions, sinr, efficiency_bps_hz / sinr if sinr > 0.0 else 0.0
+        return sinr / self.max_repetitions, sinr, efficiency_bps_hz / sinr if sinr > 0.0 else 0.0
 
     def repeated_bps_hz(self, sinr: Array) -> Array:
         """Return the efficiency in bit/s/Hz of repeated blocks at each SINR; 0 at SINRs that need no repetition."""

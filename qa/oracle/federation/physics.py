@@ -112,7 +112,7 @@ class Physics:
             return law.bit_rate_bps * (law.on_outage == "lose" or sinr >= ratio(law.threshold_db))
         if sinr < self.min_sinr:
             on_one_block = sinr * hertz / min(self.narrowest_hz, hertz)
-            reached = on_one_block * law.repetitions >= self.min_sinr
+            reached = on_one_block * law.max_repetitions >= self.min_sinr
             return hertz * sinr / self.min_sinr * law.min_efficiency_bps_hz * reached
         efficiency_bps_hz = math.log2(1 + sinr / ratio(law.gap_db))
         return hertz * min(efficiency_bps_hz, law.max_efficiency_bps_hz or NEVER)

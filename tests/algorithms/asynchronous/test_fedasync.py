@@ -349,7 +349,7 @@ def test_all_that_comes_in_one_instant_is_known_to_those_asked_then() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["fedasync, alpha: 0.5", "fedbuff, buffer_size: 2", "safa, fraction: 0.5, lag_tolerance: 9"]
+    "kind", ["fedasync, alpha: 0.5", "fedbuff, buffer_size: 2", "safa, selected_fraction: 0.5, lag_tolerance: 9"]
 )
 def test_an_old_model_lives_no_longer_than_its_training(kind: str) -> None:
     """Three fast devices never keep more than four versions, and one that needs minutes keeps none."""

@@ -24,7 +24,7 @@ IDEAL = (f"devices.speed={{kind: list, flop_per_s: {list(SLOW)}}}", *INSTANT_LIN
 
 def safa(fraction: float, lag_tolerance: int, **settings: Any) -> str:
     more = ", ".join(f"{key}: {value}" for key, value in settings.items())
-    return f"algorithm={{kind: safa, {LOCAL}, fraction: {fraction}, lag_tolerance: {lag_tolerance}, {more}}}"
+    return f"algorithm={{kind: safa, {LOCAL}, selected_fraction: {fraction}, lag_tolerance: {lag_tolerance}, {more}}}"
 
 
 def simulated(
@@ -104,7 +104,7 @@ def test_with_everybody_in_time_it_is_federated_averaging() -> None:
     """With C = 1 and no deadline all are picked in every round: models, times and bits are those of FedAvg."""
     more = ("data.n_samples=83", "stop.rounds=5")
     work = "lr: 0.1, batch_size: null, local_steps: 1"
-    w, fed = trained(*more, f"algorithm={{kind: safa, {work}, fraction: 1, lag_tolerance: 5}}")
+    w, fed = trained(*more, f"algorithm={{kind: safa, {work}, selected_fraction: 1, lag_tolerance: 5}}")
     expected, synchronous = trained(*more, f"algorithm={{kind: fedavg, cohort: 4, {work}}}")
 
     assert fed.clock.now == synchronous.clock.now
@@ -127,7 +127,7 @@ TWO = (
     "devices.count=2",
     "data.n_samples=40",
     "devices.speed={kind: list, flop_per_s: [1e6, 0.25e6]}",
-    "algorithm={kind: safa, lr: 0.1, batch_size: null, local_steps: 1, fraction: 0.5, lag_tolerance: 3}",
+    "algorithm={kind: safa, lr: 0.1, batch_size: null, local_steps: 1, selected_fraction: 0.5, lag_tolerance: 3}",
 )
 
 

@@ -129,28 +129,28 @@ def test_the_norm_coupling_finds_the_groups_too() -> None:
 # ---- limits, bits, losses --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("private", ["[]", "['*.bias']"])
-def test_without_coupling_it_is_training_alone(private: str) -> None:
+@pytest.mark.parametrize("personal", ["[]", "['*.bias']"])
+def test_without_coupling_it_is_training_alone(personal: str) -> None:
     """With alpha = 0 and multipliers that stay zero, every model is bit for bit that of independent training."""
     short = (*TOY, "stop.rounds=20")
-    _, together = models(*short, graph(alpha=0.0, dual_lr=0.0, deploy="own", private=private))
+    _, together = models(*short, graph(alpha=0.0, dual_lr=0.0, deploy="own", personal_layers=personal))
     _, alone = models(*short, local_work("local"))
 
     assert all(torch.equal(a, b) for a, b in zip(together, alone, strict=True))
 
 
-@pytest.mark.parametrize(("private", "shared"), [("[]", 4), ("['*.bias']", 3)])
-def test_only_shared_parameters_travel(private: str, shared: int) -> None:
+@pytest.mark.parametrize(("personal", "shared"), [("[]", 4), ("['*.bias']", 3)])
+def test_only_shared_parameters_travel(personal: str, shared: int) -> None:
     """Uplink and downlink together carry 2 x 32 x n x d_s x T bits, to the bit."""
-    fed = run_small(*TOY, "stop.rounds=7", graph(private=private))
+    fed = run_small(*TOY, "stop.rounds=7", graph(personal_layers=personal))
 
     assert sum(fed.ledger.sent_bit) == 2 * 32 * 8 * shared * 7
     assert fed.ledger.sent_bit == [32 * 8 * shared * 7] * 2 + [0]
 
 
 def test_private_parameters_are_nobody_elses() -> None:
-    """Tied clients have a common mean of the shared part, and each its own private part."""
-    _, whole = models(*TOY, graph(alpha=10.0, private="['*.bias']"))
+    """Tied clients have a common mean of the shared part, and each its own personal part."""
+    _, whole = models(*TOY, graph(alpha=10.0, personal_layers="['*.bias']"))
 
     assert all(torch.equal(w[:3], whole[0][:3]) for w in whole)
     assert len({float(w[3]) for w in whole}) == 8

@@ -18,7 +18,7 @@ from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.small import ENGINES
 
 SGD = "cohort: 4, lr: 0.05, local_steps: 3, batch_size: 8"
-PFEDME = f"algorithm={{kind: pfedme, {SGD}, pull: 2, device_lr: 0.3, device_steps: 2, server_lr: 0.7}}"
+PFEDME = f"algorithm={{kind: pfedme, {SGD}, pull: 2, local_model_lr: 0.3, local_model_steps: 2, server_lr: 0.7}}"
 PER_FEDAVG = f"algorithm={{kind: per-fedavg, {SGD}, adapt_lr: 0.2, order: ORDER}}"
 
 
@@ -118,10 +118,10 @@ MLP = ("data={kind: synthetic, features: 9, classes: 3, n_samples: 80, n_test: 4
 """9-4-3: 40 parameters and 15."""
 
 
-@pytest.mark.parametrize(("private", "shared"), [("[0]", 15), ("[-1]", 40), ("['*.bias']", 48)])
-def test_recipes_of_fedper_send_what_is_not_private(private: str, shared: int) -> None:
+@pytest.mark.parametrize(("personal", "shared"), [("[0]", 15), ("[-1]", 40), ("['*.bias']", 48)])
+def test_recipes_of_fedper_send_what_is_not_personal(personal: str, shared: int) -> None:
     """LG-FedAvg keeps the first layers, FedPer the last ones; patterns name parts, as FedBN its norm layers."""
-    fed = run_small(*MLP, f"algorithm={{kind: fedper, {SGD}, private: {private}}}", "stop.rounds=1")
+    fed = run_small(*MLP, f"algorithm={{kind: fedper, {SGD}, personal_layers: {personal}}}", "stop.rounds=1")
     assert set(fed.ledger.transfers.column("size_bit")) == {32 * shared}
 
 
@@ -132,7 +132,7 @@ def test_fedbn_keeps_batch_norm_on_its_device() -> None:
         "data=digits",
         "model={kind: digit-model, channels: [2, 2, 3], units: [5, 4]}",
         "partition={kind: dirichlet, alpha: 0.5}",
-        f"algorithm={{kind: fedper, cohort: 4, lr: 0.05, local_steps: 2, batch_size: 16, private: {norms}}}",
+        f"algorithm={{kind: fedper, cohort: 4, lr: 0.05, local_steps: 2, batch_size: 16, personal_layers: {norms}}}",
     )
     fed, found = finals(*settings)
     parts = [fed.task.model.unflatten(w) for w in found]
@@ -180,7 +180,7 @@ def models(*settings: str) -> tuple[Federation, list[torch.Tensor]]:
 
 LIMITS = {
     "ditto without pull is training alone": (algorithm("ditto", pull=0.0), None),
-    "fedper without personal layers is fedavg": (algorithm("fedper", private="[]"), algorithm("fedavg")),
+    "fedper without personal layers is fedavg": (algorithm("fedper", personal_layers="[]"), algorithm("fedavg")),
     "ifca with one model is fedavg": (algorithm("ifca", clusters=1), algorithm("fedavg")),
     "cfl that never splits is fedavg": (algorithm("cfl", stationary=1e-9, split=1e9), algorithm("fedavg")),
 }
@@ -216,8 +216,8 @@ def test_sent_bits() -> None:
         "local": (algorithm("local"), 0, 0),
         "fedavg": (algorithm("fedavg"), 4, 4),
         "ditto": (algorithm("ditto", pull=1.0), 4, 4),
-        "fedper": (algorithm("fedper", private="['*.bias']"), 3, 3),
-        "fedrep": (algorithm("fedrep", private="['*.bias']", head_epochs=1), 3, 3),
+        "fedper": (algorithm("fedper", personal_layers="['*.bias']"), 3, 3),
+        "fedrep": (algorithm("fedrep", personal_layers="['*.bias']", head_epochs=1), 3, 3),
         "ifca": (algorithm("ifca", clusters=3), 5, 12),
         "cfl": (algorithm("cfl", stationary=1.0, split=1.0), 4, 4),
     }
@@ -275,8 +275,8 @@ def test_ditto_stays_between_alone_and_global() -> None:
 def test_heads_differ_and_bodies_agree() -> None:
     """Under FedPer and FedRep all models have one body, and each device a head of its own."""
     for setting in (
-        algorithm("fedper", private="['*.bias']"),
-        algorithm("fedrep", private="['*.bias']", head_epochs=1),
+        algorithm("fedper", personal_layers="['*.bias']"),
+        algorithm("fedrep", personal_layers="['*.bias']", head_epochs=1),
     ):
         _, found = models(*TOY, setting)
         assert all(torch.equal(w[:3], found[0][:3]) for w in found)
@@ -286,7 +286,7 @@ def test_heads_differ_and_bodies_agree() -> None:
 def test_fedrep_fits_the_head_with_the_body_frozen() -> None:
     """One round by hand on full batches: the head's step at the old body, then the body's step at the new head."""
     work = "cohort: 1, lr: 0.05, batch_size: null, local_steps: 1"
-    setting = f"algorithm={{kind: fedrep, {work}, private: ['*.bias'], head_epochs: 1}}"
+    setting = f"algorithm={{kind: fedrep, {work}, personal_layers: ['*.bias'], head_epochs: 1}}"
     fed, (w, *_) = models(*TOY, "devices.count=1", "stop.rounds=1", "groups=null", setting)
     x, y, at = fed.task.data.x.double(), fed.task.data.y.double(), fed.task.model.initial().double()
     body, head = at[:3].clone(), at[3].clone()
@@ -300,13 +300,13 @@ def test_fedrep_alone_is_training_by_turns() -> None:
     """One device, two rounds, batches of five: an epoch on the head, then two steps on the body, drawn anew."""
     work = "cohort: 1, lr: 0.05, batch_size: 5, local_steps: 2"
     settings = ("devices.count=1", "stop.rounds=2", f"algorithm={{kind: fedrep, {work}, head_epochs: 1}}",
-                "algorithm.private=['*.bias']")  # fmt: skip
+                "algorithm.personal_layers=['*.bias']")  # fmt: skip
     _, (found, *_) = models(*settings)
     fed = small_federation(*settings)
     k, w, layers = fed.device(0), fed.graph.constant(fed.task.model.initial()), Layers(fed.task.model, ("*.bias",))
     for t in range(2):
         head, body = (SgdPlan(lr=0.05, batch_size=5, **steps) for steps in ({"epochs": 1}, {"steps": 2}))
-        w = k.training(w, head, t, "head", mask=layers.private).result.params
+        w = k.training(w, head, t, "head", mask=layers.personal).result.params
         w = k.training(w, body, t, mask=layers.shared).result.params
 
     assert torch.allclose(found, fed.read(w), atol=1e-6)

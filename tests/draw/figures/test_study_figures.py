@@ -35,7 +35,7 @@ def view_of(runs: Runs, target: float | None = None, data_sets: Sequence[str] = 
     parts, rows = [], []
     for air, seeds in runs.items():
         for seed, (times_s, scores) in enumerate(seeds):
-            keys = {"air": air, "seed": seed, "cell": f"{air}{seed}"}
+            keys = {"air": air, "seed": seed, "run": f"{air}{seed}"}
             time_s, score = np.array(times_s, float), np.array(scores, float)
             bits = {"uplink_bit": time_s * 1e6, "downlink_bit": 0.0, "sidelink_bit": 0.0, "total_bit": time_s * 1e6}
             unknown = dict.fromkeys(("worst_accuracy", "std_accuracy", "worst_train_loss", "attack_success"), np.nan)

@@ -28,7 +28,7 @@ def evaluations(access, size, seed, rounds):
             "access": access,
             "size": size,
             "seed": seed,
-            "cell": f"{access}-{size}-{seed}",
+            "run": f"{access}-{size}-{seed}",
             "round": steps,
             "simulated_s": steps * (SECONDS[access] + 0.1 * seed),
             "uplink_bit": steps * 1e6 * size,
@@ -45,11 +45,11 @@ def evaluations(access, size, seed, rounds):
 
 @pytest.fixture
 def story():
-    """A study with two accesses, two sizes and three seeds; size 2 never reaches 0.55, and one cell of it failed."""
+    """A study with two accesses, two sizes and three seeds; size 2 never reaches 0.55, and one run of it failed."""
     rows, runs, missing = [], [], []
     for access, size, seed in itertools.product(*AXES.values(), range(3)):
         run = evaluations(access, size, seed, 10)
-        keys = {"access": access, "size": size, "seed": seed, "cell": run["cell"][0]}
+        keys = {"access": access, "size": size, "seed": seed, "run": run["run"][0]}
         if (access, size, seed) == ("tdma", 2, 2):
             missing.append({**keys, "status": "failed", "reason": "took longer than 1 s"})
             continue
@@ -62,11 +62,11 @@ def story():
                 "reason": "",
                 "data_set": "digits",
                 **last,
-                **first_reached(run, [keys["cell"]], "accuracy", 0.55).iloc[0],
+                **first_reached(run, [keys["run"]], "accuracy", 0.55).iloc[0],
             }
         )
     lost = pd.DataFrame(missing)
-    tables = pd.concat(rows, ignore_index=True), pd.DataFrame(runs), list(lost["cell"])
+    tables = pd.concat(rows, ignore_index=True), pd.DataFrame(runs), list(lost["run"])
     return StudyRecords("story", AXES, {"accuracy": 0.55}, *tables, lost)
 
 
@@ -248,7 +248,7 @@ def test_fronts_of_two_costs_are_about_reaching_the_target(story, document):
 def test_settings_of_which_a_run_diverged_are_on_no_front(story):
     """Its scores before that were good, but who takes the setting may end with nothing."""
     view = story
-    view.runs.loc[view.runs["cell"] == "ofdma-1-0", "status"] = "diverged"
+    view.runs.loc[view.runs["run"] == "ofdma-1-0", "status"] = "diverged"
     told = study_document(view)["pareto"]
 
     assert 2.0 not in told["rounds"]["setting"]

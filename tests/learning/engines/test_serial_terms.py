@@ -362,8 +362,8 @@ def test_a_run_has_one_clock_and_the_same_model_in_both_engines(kind):
     """With losses and noise."""
     more = {
         "ditto": ", pull: 0.1",
-        "fedper": ", private: ['*.bias']",
-        "fedrep": ", private: ['*.bias'], head_epochs: 1",
+        "fedper": ", personal_layers: ['*.bias']",
+        "fedrep": ", personal_layers: ['*.bias'], head_epochs: 1",
     }
     settings = (f"algorithm={{kind: {kind}, cohort: 3, lr: 0.05, local_epochs: 1, batch_size: 8{more.get(kind, '')}, "
                 "dp_sgd: {clip_norm: 0.5, noise_multiplier: 1}}",

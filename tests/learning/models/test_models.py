@@ -530,7 +530,7 @@ MODEL = FlatModel(nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 4)), "c
 
 
 @pytest.mark.parametrize(
-    ("private", "places"),
+    ("personal", "places"),
     [
         ([], []),
         (["2.*"], range(8, 20)),
@@ -540,17 +540,17 @@ MODEL = FlatModel(nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 4)), "c
         (["0.weight", 1], [*range(6), *range(8, 20)]),
     ],
 )
-def test_names_patterns_and_places(private: list[LayerName], places: list[int]) -> None:
+def test_names_patterns_and_places(personal: list[LayerName], places: list[int]) -> None:
     """Parameters are meant by name, by pattern, or by the place of their layer; the rest is shared."""
-    layers = Layers(MODEL, private)
+    layers = Layers(MODEL, personal)
 
-    assert layers.private.nonzero().squeeze(1).tolist() == list(places)
-    assert torch.equal(layers.shared + layers.private, torch.ones(20))
+    assert layers.personal.nonzero().squeeze(1).tolist() == list(places)
+    assert torch.equal(layers.shared + layers.personal, torch.ones(20))
     assert layers.n_shared == 20 - len(places)
 
 
 def test_parts_are_taken_and_put_back() -> None:
-    """What is taken is the shared part in order; putting it under another vector leaves that one's private part."""
+    """What is taken is the shared part in order; putting it under another vector leaves that one's personal part."""
     layers, a, b = Layers(MODEL, ["2.*"]), torch.arange(20.0), torch.arange(100.0, 120.0)
     both = layers.put(b, layers.take(a))
 

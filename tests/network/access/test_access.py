@@ -215,7 +215,7 @@ def test_broadcasts_reach_idle_devices():
     assert rows[rows["direction"] == "uplink"]["grant_delay_s"].min() == pytest.approx(0.3)
 
 
-SEVEN_TO_TWO = NrGrants(pattern="DDDDDDDSUU", target_bler=0)
+SEVEN_TO_TWO = NrGrants(pattern="DDDDDDDSUU", bler=0)
 SLOTS_PER_S = 400
 SQUEEZENET_BIT = 24_120_192
 """727,626 numbers of four bytes in packets of TCP."""

@@ -23,7 +23,7 @@ from tests.network.media import HandMadeLinks, medium_of
 MBIT = 1_000_000
 SLOT_S = 5e-4
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
-PROMPT = NrGrants(sr_period_s=0.0025, target_bler=0)
+PROMPT = NrGrants(sr_period_s=0.0025, bler=0)
 """DDDSU at 30 kHz with an occasion in every uplink slot, and blocks that never fail."""
 
 
@@ -88,7 +88,7 @@ def test_a_fluid_stands_for_slots(cell, pattern):
     """Ten devices for about 10 s: each end within a slot per device and period of that of a loop over the slots."""
     snr = [10.0 + 3.0 * device for device in range(10)]
     sizes_bit = [200_000 + 70_000 * (device * 7 % 10) for device in range(10)]
-    access = NrGrants(pattern=pattern, target_bler=0)
+    access = NrGrants(pattern=pattern, bler=0)
 
     ends_s = [d.ended_s for d in cell(access, CAPACITY, snr=snr).play(*((0.0, n, b) for n, b in enumerate(sizes_bit)))]
 
@@ -112,7 +112,7 @@ def test_the_best_link_of_each_block_has_its_slots(cell):
     """Proportional fair: a fifth of the rates, and so five times the time, of blocks that go to the best link."""
     fading, requests = Rayleigh(coherence_s=0.01), [(0.0, device, 40_000) for device in range(4)]
     snr = [2.0, 5.0, 9.0, 20.0]
-    scheme = NrGrants(scheduler="proportional-fair", target_bler=0)
+    scheme = NrGrants(scheduler="proportional-fair", bler=0)
 
     its = cell(scheme, CAPACITY, fading, snr=snr, drawn_w=2.0)
     ends_s = [delivery.ended_s for delivery in its.play(*requests)]
@@ -225,7 +225,7 @@ def test_a_failed_last_block_takes_more_round_trips(down, round_trip_s):
 @pytest.mark.parametrize("down", [False, True])
 def test_last_blocks_of_different_devices_fail_independently(down):
     """Of 4000 transfers that are asked for in one instant half fail once, a quarter twice, an eighth three times."""
-    access = NrGrants(target_bler=0.4999)
+    access = NrGrants(bler=0.4999)
     after = delays(access, down=down)["after"]
     ends = [{"sender": SERVER, "receiver": n} if down else {"sender": n, "receiver": SERVER} for n in range(4000)]
     tails_ns = [after(SimpleNamespace(**each, requested_ns=0), 0) for each in ends]
@@ -243,7 +243,7 @@ def test_last_blocks_of_different_devices_fail_independently(down):
 def test_a_20_mhz_cell_has_its_published_rate(cell):
     """51 blocks at MCS 28 in two slots of ten: 16.39 Mbit/s, here of five devices together."""
     law = NrBlocks(resource_blocks=51)
-    access = NrGrants(pattern="DDDDDDDSUU", target_bler=0)
+    access = NrGrants(pattern="DDDDDDDSUU", bler=0)
     its = cell(access, law, snr=[1e6] * 5, bandwidth_hz=51 * 360e3)
 
     deliveries = its.play(*((0.0, device, 3_278_080) for device in range(5)))

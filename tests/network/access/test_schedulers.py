@@ -73,7 +73,7 @@ def test_equal_finish_is_the_optimum_that_scipy_finds():
 def test_a_link_below_the_lowest_rate_gets_what_it_can_use_and_no_more(repetitions):
     """At -13 dB the whole band carries nothing, or no more than a narrow part; the others end together in the rest."""
     snr, left_bit = np.array([0.05, 10.0, 100.0]), np.array([1e6, 1e6, 1e6])
-    law = Shannon(repetitions=repetitions)
+    law = Shannon(max_repetitions=repetitions)
     shares = equal_finish_shares(snr, left_bit, law, 1e6)
     ends_s = times_s(shares, snr, left_bit, law)
 

@@ -112,7 +112,7 @@ def test_members_of_a_broadcast_do_not_wait_for_one_out_of_reach(cell, access):
 
 def test_a_share_of_the_band_may_reach_further_than_all_of_it(cell):
     """Power in half the band doubles the SINR: side by side two carry what one alone cannot; that is then lost."""
-    law = Shannon(gap_db=0, min_efficiency_bps_hz=1.0, repetitions=1)
+    law = Shannon(gap_db=0, min_efficiency_bps_hz=1.0, max_repetitions=1)
     weak, strong = cell(Ofdma(), law, snr=[0.75, 3.0]).play((0.0, 0, 10 * MBIT), (0.0, 1, MBIT))
 
     half_bps = 0.5e6 * math.log2(1 + 2 * 3.0)

@@ -153,7 +153,7 @@ def test_loss_in_sight_is_continuous_at_the_breakpoint(law, carrier_hz, low_m):
     """18 log d3 equals 9 log(d_BP^2 + gap^2) there, so both branches meet exactly."""
     high_m = HEIGHTS_M[law.kind]
     breakpoint_m = 4 * (high_m - 1) * (low_m - 1) * carrier_hz / 3.0e8
-    law = law.model_copy(update={"outside": "extrapolate"})
+    law = law.model_copy(update={"out_of_range": "extrapolate"})
     around = hop(breakpoint_m * np.array([1 - 1e-9, 1 + 1e-9]), high_m, low_m)
 
     if breakpoint_m < 10:

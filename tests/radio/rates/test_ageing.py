@@ -153,7 +153,7 @@ def test_the_table_is_the_integral():
 
 def test_a_fixed_number_of_repetitions_helps_weak_links_alone():
     """8 repetitions never slow a link; at -9.03 dB below -3 dB an eighth of the lowest scheme's rate, or more."""
-    once = AgedRate(law=NrBlocks(**{**LAW.model_dump(), "repetitions": 1}), fading=Rayleigh())
+    once = AgedRate(law=NrBlocks(**{**LAW.model_dump(), "max_repetitions": 1}), fading=Rayleigh())
     eight, sinr = AgedRate(law=LAW, fading=Rayleigh()), 10 ** (np.linspace(-20, 30, 101) / 10)
 
     assert np.all(eight.rates_bps(sinr, 1e6) >= once.rates_bps(sinr, 1e6))
@@ -167,7 +167,7 @@ def test_a_channel_uses_the_aged_mean_and_narrows_by_it():
         carrier_hz=3.5e9,
         subcarrier_spacing_khz=30,
         path_loss={"kind": "log-distance", "exponent": 3},
-        rate={"kind": "nr-blocks", "feedback": "aged", "margin_db": 0, "repetitions": 1},
+        rate={"kind": "nr-blocks", "feedback": "aged", "margin_db": 0, "max_repetitions": 1},
         fading="rayleigh",
         fading_model="ergodic",
     )

@@ -77,14 +77,14 @@ def test_below_the_least_efficiency_the_rate_is_that_of_the_part_that_reaches_it
     """B e s / s_min, with s_min = gap (2^e - 1), down to one block of 180 kHz with all repetitions; then nothing."""
     width_hz = 20e6
 
-    for law in (Shannon(repetitions=1), Shannon()):
-        rate, least = narrowed(law, BLOCK_HZ), 0.009 / law.repetitions
+    for law in (Shannon(max_repetitions=1), Shannon()):
+        rate, least = narrowed(law, BLOCK_HZ), 0.009 / law.max_repetitions
         for part in (1 - 1e-9, 0.5, 0.1, 1.01 * least):
             assert rate.rate_bps(part * LEAST_SINR, width_hz) == pytest.approx(
                 width_hz * CQI_1_BPS_HZ * part, rel=1e-12
             )
         assert rate.rate_bps(0.99 * least * LEAST_SINR, width_hz) == 0.0
-        assert law.rate_bps(0.999 * LEAST_SINR / law.repetitions, width_hz) == 0.0
+        assert law.rate_bps(0.999 * LEAST_SINR / law.max_repetitions, width_hz) == 0.0
 
 
 def test_a_band_that_is_narrower_than_a_block_stays_as_it_is():
@@ -146,7 +146,7 @@ def test_the_mean_rate_at_the_edge(narrowest_hz, kbps):
 
     Without repetition.
     """
-    once = Shannon(repetitions=1)
+    once = Shannon(max_repetitions=1)
     law = once if narrowest_hz is None else narrowed(once, narrowest_hz)
     mean = averaged(law, Rayleigh())
 
@@ -174,7 +174,7 @@ def test_the_mean_is_the_mean_over_blocks(law, fading):
 
 def test_the_mean_beyond_reach_is_zero():
     """So far below one block's least SINR that fewer than one block in 10^12 would carry anything."""
-    mean = averaged(narrowed(Shannon(repetitions=1), BLOCK_HZ), Rayleigh())
+    mean = averaged(narrowed(Shannon(max_repetitions=1), BLOCK_HZ), Rayleigh())
 
     assert mean.rate_bps(LEAST_SINR * BLOCK_HZ / 20e6 / 30, 20e6) == 0.0
     assert mean.rate_bps(0.0, 20e6) == 0.0
@@ -229,7 +229,7 @@ WIDTH_HZ = 20e6
 
 
 def with_repetitions(law, count):
-    return type(law)(**{**law.model_dump(exclude={"kind"}), "repetitions": count})
+    return type(law)(**{**law.model_dump(exclude={"kind"}), "max_repetitions": count})
 
 
 @pytest.mark.parametrize("law", REPEATING, ids=REPEATING_NAMES)
@@ -259,7 +259,7 @@ def test_one_repetition_is_the_former_law(law):
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_attempts_and_repetitions_are_not_both_counted(count):
     """`nr-blocks`: where few repetitions end, four attempts still reach 6 dB below the lowest scheme, not further."""
-    law = NrBlocks(repetitions=count)
+    law = NrBlocks(max_repetitions=count)
     four_attempts = 10 ** (law.curves[0].half_db / 10) / 4
 
     assert law.rate_bps(1.0001 * four_attempts, 1.0) > 0.0
@@ -299,10 +299,10 @@ def test_a_law_without_a_least_efficiency_or_with_a_formula_repeats_nothing():
     assert endless == with_repetitions(endless, 8)
     assert endless.min_sinr == 0.0
     assert endless.rate_bps(1e-9, 1.0) == with_repetitions(endless, 1).rate_bps(1e-9, 1.0) > 0.0
-    with pytest.raises(ValueError, match="repetitions"):
-        FiniteBlocklength(block_symbols=200, error_rate=0.1, repetitions=8)
-    with pytest.raises(ValueError, match="repetitions is fixed with feedback: olla, got 2; leave it out"):
-        NrBlocks(feedback="olla", repetitions=2)
+    with pytest.raises(ValueError, match="max_repetitions"):
+        FiniteBlocklength(block_symbols=200, error_rate=0.1, max_repetitions=8)
+    with pytest.raises(ValueError, match="max_repetitions is fixed with feedback: olla, got 2; leave it out"):
+        NrBlocks(feedback="olla", max_repetitions=2)
 
 
 @pytest.mark.parametrize("law", REPEATING, ids=REPEATING_NAMES)
@@ -323,7 +323,7 @@ def test_eight_repetitions_are_nine_decibels_more_range(name):
     def low_bps(repetitions, more_db):
         """Rates that 10 %, 50 % and 90 % of the places stay below, on the whole band."""
         channel = load_scenario(
-            "quickstart", [f"channel={{include: {name}, narrowing: 'off', rate: {{repetitions: {repetitions}}}}}"]
+            "quickstart", [f"channel={{include: {name}, narrowing: 'off', rate: {{max_repetitions: {repetitions}}}}}"]
         ).channel
         device = channel.device.model_copy(update={"tx_power_dbm": channel.device.tx_power_dbm + more_db})
         return np.array(uplink_rates(channel.model_copy(update={"device": device}), distances_m))

@@ -114,7 +114,7 @@ def test_four_copies_of_a_block_add_up():
     """Without repetition half of the blocks arrive 6.02 dB below the lowest scheme's half, in the fourth attempt."""
     least = 10 ** (-5.851 / 10) / 4
     size_bit = transport_block_bit(51, 13, 12, 2, 120)
-    once = NrBlocks(**{**IN_20_MHZ.model_dump(), "repetitions": 1})
+    once = NrBlocks(**{**IN_20_MHZ.model_dump(), "max_repetitions": 1})
 
     assert once.min_sinr == pytest.approx(least, rel=1e-3)
     assert once.rate_bps(once.min_sinr * 1.0000001, WIDTH_HZ) == pytest.approx(size_bit * 2000 / 8, rel=1e-3)
@@ -231,7 +231,7 @@ def test_without_combining_every_tenth_attempt_is_wasted():
 
 def test_nothing_below_the_lowest_scheme_and_no_more_than_the_highest():
     """Without repetition table 1 starts at -6.04 dB, and it ends at 5.5547 bit/s/Hz."""
-    law = NrMcs(overhead_share=0, combining="none", repetitions=1)
+    law = NrMcs(overhead_share=0, combining="none", max_repetitions=1)
 
     assert 10 * math.log10(law.min_sinr) == pytest.approx(-6.04)
     assert law.rate_bps(0.999 * law.min_sinr, 1e6) == 0.0
@@ -242,7 +242,7 @@ def test_nothing_below_the_lowest_scheme_and_no_more_than_the_highest():
 def test_higher_tables_reach_further():
     """At 30 dB 256QAM is faster than 64QAM; at -8 dB only the table for low rates carries anything at once."""
     at_30_db = [NrMcs(table=table).rate_bps(1000.0, 1e6) for table in (3, 1, 2)]
-    at_minus_8_db = [NrMcs(table=table, repetitions=1).rate_bps(10**-0.8, 1e6) for table in (1, 2, 3)]
+    at_minus_8_db = [NrMcs(table=table, max_repetitions=1).rate_bps(10**-0.8, 1e6) for table in (1, 2, 3)]
 
     assert at_30_db == sorted(at_30_db)
     assert at_minus_8_db[:2] == [0.0, 0.0]
@@ -260,7 +260,7 @@ def test_coarse_feedback_never_helps():
 
 def test_every_threshold_is_named_as_a_jump():
     """Without repetition the rate rises at each, which averages over fading need to know."""
-    law = NrMcs(table=2, repetitions=1)
+    law = NrMcs(table=2, max_repetitions=1)
     above, below = law.rates_bps(law.jumps * 1.000001, 1.0), law.rates_bps(law.jumps * 0.999999, 1.0)
 
     assert np.all(above > below)

@@ -119,7 +119,7 @@ def test_successive_cancellation_adds_up_to_the_capacity_of_the_sum():
 
 def test_default_rate_stays_within_the_cqi_table():
     """Without repetition nothing below CQI 1 (0.1523 bit/s/Hz), never more than CQI 15 (5.5547 bit/s/Hz)."""
-    law = Shannon(repetitions=1)
+    law = Shannon(max_repetitions=1)
     at_cqi_1 = 10**0.2 * (2**0.1523 - 1)
 
     assert law.min_sinr == pytest.approx(at_cqi_1)
@@ -303,7 +303,7 @@ def test_the_best_number_of_blocks_is_granted(law, snr_db, count, few):
 
 def test_a_device_at_its_limit_gets_the_blocks_that_its_headroom_allows():
     """One scheme, of an SNR of 3: power for 7.9 of 51 blocks at that SNR is a grant of 7 (TS 38.213 7.7.1)."""
-    law = Shannon(gap_db=0, min_efficiency_bps_hz=2.0, max_efficiency_bps_hz=2.0, repetitions=1)
+    law = Shannon(gap_db=0, min_efficiency_bps_hz=2.0, max_efficiency_bps_hz=2.0, max_repetitions=1)
     headroom_blocks = 7.9
 
     its = granted(law)
@@ -317,7 +317,7 @@ def test_a_device_at_its_limit_gets_the_blocks_that_its_headroom_allows():
 
 def test_less_than_a_grant_is_nothing():
     """Below the SINR of the lowest scheme on the fewest blocks."""
-    law = Shannon(gap_db=0, min_efficiency_bps_hz=2.0, max_efficiency_bps_hz=2.0, repetitions=1)
+    law = Shannon(gap_db=0, min_efficiency_bps_hz=2.0, max_efficiency_bps_hz=2.0, max_repetitions=1)
 
     assert granted(law).rate_bps(3.0 / 51 * 0.99, 1.0) == 0.0
     assert granted(law).rate_bps(3.0 / 51 * 1.01, 51.0) == pytest.approx(2.0)

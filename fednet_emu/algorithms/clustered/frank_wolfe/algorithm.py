@@ -1,7 +1,7 @@
 """Clustered federated learning as a saddle point problem, with a client graph that Frank-Wolfe steps learn.
 
 Source: "Algorithm (draft)", an unpublished draft without names of authors or a public link. Client i has parameters
-x_i = (x_is, x_ip), where x_is are shared and x_ip are private. Each pair i < j has a weight w_ij in [0, 1] and a
+x_i = (x_is, x_ip), where x_is are shared and x_ip are personal. Each pair i < j has a weight w_ij in [0, 1] and a
 multiplier lam_ij. The problem is
 
     max_lam min_x min_W  (1/n) sum_i f_i(x_i) + sum_{i<j} w_ij <lam_ij, x_is - x_js> - (alpha/2) 1'W1
@@ -155,7 +155,7 @@ class FrankWolfeClustering(Synchronous):
 
     uses: ClassVar[frozenset[str]] = frozenset({"plans"})
     plain_steps: ClassVar[bool] = True
-    private: tuple[LayerName, ...] = ()
+    personal_layers: tuple[LayerName, ...] = ()
     """Layers that stay on the device, by name, pattern or index; all other layers are shared within a cluster."""
     alpha: float = Field(ge=0)
     """Reward alpha for coupling two clients; if it is too large, clients of different groups are coupled."""
@@ -196,10 +196,12 @@ class FrankWolfeClustering(Synchronous):
             yield "n_clusters", "has more clusters than devices", self.n_clusters
 
     def run(self, fed: Federation) -> Process:
-        layers = Layers(fed.task.model, self.private)
+        layers = Layers(fed.task.model, self.personal_layers)
         if layers.n_statistics:
             what = f"running statistics are no parameters to couple, got {layers.n_statistics} that are shared"
-            raise ScenarioError(f"algorithm.private: {what}; add the layers of batch norm, or choose group norm")
+            raise ScenarioError(
+                f"algorithm.personal_layers: {what}; add the layers of batch norm, or choose group norm"
+            )
         members = [k for k in fed.devices() if k.n_samples]
         if self.n_clusters is not None and self.n_clusters > len(members):
             raise ScenarioError(
