@@ -65,28 +65,17 @@ _UNKNOWN = Estimates(math.nan, math.nan, math.nan)
 
 @dataclass
 class Control:
-    """State of the search for the number of local steps tau, and of the budget.
+    """State of the search for the number of local steps tau, and of the budget."""
 
-    Attributes:
-        budget: budget R, in s or J; `spent` is the part of the budget used so far.
-        lr: step size eta.
-        phi: control parameter of the convergence bound.
-        growth: maximum ratio of tau to the tau of the previous round.
-        tau_max: maximum of tau.
-        tau: number of local steps in the current round.
-        cost: costs in the previous round; None in the first round.
-        ending: number of rounds since tau was first reduced to fit the remaining budget; 0 until then.
-    """
-
-    budget: float
-    lr: float
-    phi: float = 0.025
-    growth: int = 10
-    tau_max: int = 100
-    tau: int = 1
+    budget: float  # budget R, in s or J; `spent` is the part of the budget used so far
+    lr: float  # step size eta
+    phi: float = 0.025  # control parameter of the convergence bound
+    growth: int = 10  # maximum ratio of tau to the tau of the previous round
+    tau_max: int = 100  # maximum of tau
+    tau: int = 1  # number of local steps in the current round
     spent: float = 0.0
-    cost: Cost | None = None
-    ending: int = 0
+    cost: Cost | None = None  # costs in the previous round; None in the first round
+    ending: int = 0  # number of rounds since tau was first reduced to fit the remaining budget; 0 until then
 
     def searched(self, found: Estimates | None) -> int:
         """Return the tau that minimises the bound G for the next round, or the current tau if inputs are missing."""

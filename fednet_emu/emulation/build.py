@@ -45,19 +45,12 @@ from fednet_emu.scenario.tree import path_text
 
 
 class Dealt(NamedTuple):
-    """The samples of a federation, assigned to the devices and the server.
+    """The samples of a federation, assigned to the devices and the server."""
 
-    Attributes:
-        samples: training and test samples, after changes by an attack, by device groups and by feature noise.
-        splits: assignment of the training samples and of the test samples to the devices.
-        held: samples held out for the server: its own training samples and the validation samples.
-        groups: index of each device's group [devices]; None if the scenario has no groups.
-    """
-
-    samples: Samples
-    splits: tuple[Partitioned, Partitioned]
-    held: tuple[Held, Held]
-    groups: IntArray | None
+    samples: Samples  # training and test samples, after changes by an attack, by device groups and by feature noise
+    splits: tuple[Partitioned, Partitioned]  # assignment of the training samples and of the test samples to the devices
+    held: tuple[Held, Held]  # samples held out for the server: its own training samples and the validation samples
+    groups: IntArray | None  # index of each device's group [devices]; None if the scenario has no groups
 
     def counts(self) -> DataSplit:
         """Return the number of samples on each device by label; in a regression, quantiles of each device's targets."""

@@ -36,17 +36,11 @@ LOG = logging.getLogger("fednet_emu")
 
 
 class Ended(NamedTuple):
-    """The results of a run that has ended.
+    """The results of a run that has ended."""
 
-    Attributes:
-        summary: totals and final scores, as in summary.json.
-        ledger: all records of the run.
-        model: the final model; None if it was not requested or does not exist, as in a timing-only run.
-    """
-
-    summary: dict[str, Any]
-    ledger: Ledger
-    model: FinalModel | None
+    summary: dict[str, Any]  # totals and final scores, as in summary.json
+    ledger: Ledger  # all records of the run
+    model: FinalModel | None  # the final model; None if it was not requested or does not exist, as in a timing-only run
 
 
 def play(

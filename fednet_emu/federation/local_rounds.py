@@ -87,21 +87,14 @@ class LocalStep:
 
 
 class Computed(NamedTuple):
-    """Computations of a cohort in the order of their end times.
+    """Computations of a cohort in the order of their end times."""
 
-    Attributes:
-        place: [computations] position of the device in the cohort.
-        flop: [computations] work in FLOP.
-        started_ns, ended_ns: [computations] start and end times in ns.
-        input, output: [computations] identification numbers of the deferred input and output values.
-    """
-
-    place: IntArray
-    flop: Array
-    started_ns: IntArray
-    ended_ns: IntArray
-    input: IntArray
-    output: IntArray
+    place: IntArray  # [computations] position of the device in the cohort
+    flop: Array  # [computations] work in FLOP
+    started_ns: IntArray  # [computations] start times in ns
+    ended_ns: IntArray  # [computations] end times in ns
+    input: IntArray  # [computations] identification numbers of the deferred input values
+    output: IntArray  # [computations] identification numbers of the deferred output values
 
     @classmethod
     def of(cls, rows: Sequence[tuple[int, Work, int, int]]) -> Self:
@@ -113,21 +106,13 @@ class Computed(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """The replies of a cohort, in the order of the cohort.
+    """The replies of a cohort, in the order of the cohort."""
 
-    Attributes:
-        payloads: [devices] the content of each upload.
-        size_bit: [devices] size of each upload in bits, with headers.
-        number: [devices] number that identifies each payload in the records.
-        ready_ns: [devices] times in ns at which the uploads are ready.
-        uploads: [devices] the upload objects; None if every reply is the trained parameters alone.
-    """
-
-    payloads: Sequence[Any]
-    size_bit: IntArray
-    number: IntArray
-    ready_ns: IntArray
-    uploads: Sequence[Upload] | None = None
+    payloads: Sequence[Any]  # [devices] the content of each upload
+    size_bit: IntArray  # [devices] size of each upload in bits, with headers
+    number: IntArray  # [devices] number that identifies each payload in the records
+    ready_ns: IntArray  # [devices] times in ns at which the uploads are ready
+    uploads: Sequence[Upload] | None = None  # [devices] None if every reply is the trained parameters alone
 
 
 @final

@@ -85,20 +85,13 @@ def sums_of(fed: Fed) -> Sums | SecureSums | None:
 
 @dataclass(frozen=True)
 class SecureMean:
-    """Mean that the server computes from the masked vectors of one run of the protocol.
-
-    Attributes:
-        graph: for each device that has sent the shares of its secrets, the neighbours that have done so, too.
-        came: devices whose vectors have arrived, in the order in which the server processes the models.
-        answers: devices that have sent the shares with which the sum is unmasked.
-        threshold: number of shares that reveal a secret.
-    """
+    """Mean that the server computes from the masked vectors of one run of the protocol."""
 
     rule: SecureAggregation
-    graph: dict[int, frozenset[int]]
-    came: Sequence[int]
-    answers: frozenset[int]
-    threshold: int
+    graph: dict[int, frozenset[int]]  # neighbours of each device, among devices that have sent shares of their secrets
+    came: Sequence[int]  # devices whose vectors have arrived, in the order in which the server processes the models
+    answers: frozenset[int]  # devices that have sent the shares with which the sum is unmasked
+    threshold: int  # number of shares that reveal a secret
     streams: Streams
     attempt: int
 

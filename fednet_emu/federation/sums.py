@@ -82,15 +82,10 @@ def shares_of(weights: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class NoisyMean:
-    """Function that computes the noisy mean that the server receives in a burst of simultaneous uploads.
+    """Function that computes the noisy mean that the server receives in a burst of simultaneous uploads."""
 
-    Attributes:
-        factors: amplitude a_k with which the signal of each sender k arrives; 1 if the sender knows its channel.
-        snr: signal-to-noise ratio eta / sigma^2, linear.
-    """
-
-    factors: Sequence[float]
-    snr: float
+    factors: Sequence[float]  # amplitude a_k of the signal of each sender k; 1 if the sender knows its channel
+    snr: float  # signal-to-noise ratio eta / sigma^2, linear
     streams: Streams
     burst: int
 

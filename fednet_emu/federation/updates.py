@@ -231,19 +231,12 @@ class Uploads:
 
 @dataclass(slots=True)
 class _Published:
-    """The latest published model.
+    """The latest published model."""
 
-    Attributes:
-        source: identification number of the server's model before compression.
-        model: the published model, which devices decode.
-        before: identification number of the previous published model; -1 if there is none.
-        bit: size in bits of the update from the previous published model.
-    """
-
-    source: int
-    model: Deferred
-    before: int = -1
-    bit: int = 0
+    source: int  # identification number of the server's model before compression
+    model: Deferred  # the published model, which devices decode
+    before: int = -1  # identification number of the previous published model; -1 if there is none
+    bit: int = 0  # size in bits of the update from the previous published model
 
     @property
     def known(self) -> tuple[int, int]:

@@ -31,33 +31,22 @@ _UNKNOWN_PARAMS = torch.empty(0)
 class Columns:
     """Training jobs of n devices that start from the same model, stored as arrays with one entry per device.
 
-    The record has no deferred values. Parameters and terms whose values are not known yet are left out.
-
-    Attributes:
-        model, data, plan, streams: the model, the data, the plan of the steps, and the random streams, which are the
-            same for all devices.
-        key: end of the name of each device's random stream, which begins with ("batch", device).
-        t: index of the round, from 0, which is used in error messages.
-        device: [n] indices of the devices.
-        first: [n] first row of each device in the data.
-        n_samples: [n] number of rows of each device, from the first row on.
-        params: [P] parameters from which all jobs start; empty as long as they are unknown.
-        terms: additional terms of the gradient that are the same for all devices; the keys are in `SHARED`.
-        own: additional terms that differ between devices, as columns [n]; the keys are in `OWN`.
+    Model, data, plan and random streams are the same for all devices. The record has no deferred values. Parameters and
+    terms whose values are not known yet are left out.
     """
 
     model: FlatModel
     data: TrainData
     plan: SgdPlan
     streams: Streams
-    key: tuple[Any, ...]
-    t: int
-    device: IntArray
-    first: IntArray
-    n_samples: IntArray
-    params: Tensor = _UNKNOWN_PARAMS
-    terms: Mapping[str, Any] = field(default_factory=dict)
-    own: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    key: tuple[Any, ...]  # end of the name of each device's random stream, which begins with ("batch", device)
+    t: int  # index of the round, from 0, which is used in error messages
+    device: IntArray  # [n] indices of the devices
+    first: IntArray  # [n] first row of each device in the data
+    n_samples: IntArray  # [n] number of rows of each device, from the first row on
+    params: Tensor = _UNKNOWN_PARAMS  # [P] parameters from which all jobs start; empty as long as they are unknown
+    terms: Mapping[str, Any] = field(default_factory=dict)  # terms of the gradient of all devices, out of `SHARED`
+    own: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # further terms per device [n], out of `OWN`
 
     def __len__(self) -> int:
         return len(self.device)
@@ -115,16 +104,11 @@ class Begun(NamedTuple):
 @final
 @dataclass(slots=True, eq=False)
 class CohortJob:
-    """Training of n devices from the same model, as the computation of one node of the deferred graph.
-
-    Attributes:
-        terms: additional terms of the gradient that are the same for all devices; the keys are in `SHARED`, and values
-            may be Deferreds.
-    """
+    """Training of n devices from the same model, as the computation of one node of the deferred graph."""
 
     columns: Columns  # the jobs, without unknown parameters and terms
     params: Deferred  # the model that all devices start from
-    terms: Mapping[str, Any] = field(default_factory=dict)
+    terms: Mapping[str, Any] = field(default_factory=dict)  # terms of all devices, out of `SHARED`; may be Deferreds
     own: dict[str, list[Deferred]] = field(default_factory=dict)  # further terms per device [n], out of `OWN`
     results: list[ref[Deferred]] = field(default_factory=list)  # [n] the nodes with the parameters after training
     begun: Begun | None = None  # the jobs that have begun; None if none has

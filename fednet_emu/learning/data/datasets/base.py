@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -107,11 +107,7 @@ class Dataset(Component):
         count = len(samples.train_y)
         if self.limit is None or self.limit >= count:
             return samples
-        rows = np.sort(rng.permutation(count)[: self.limit])
-        group, kept = samples.train_group, torch.from_numpy(rows)
-        group = None if group is None else group[rows]
-        x, y = samples.train_x[kept], samples.train_y[kept]
-        return replace(samples, train_x=x, train_y=y, train_group=group, optimum=None)
+        return with_training_rows(samples, np.sort(rng.permutation(count)[: self.limit]))
 
     def extent(self, data_dir: Path | None) -> Extent | None:
         """Return the properties of the data set without reading or drawing its samples; None if unknown."""
@@ -161,13 +157,16 @@ def windows_of_people(x: NDArray[np.float32], y: IntArray, person: IntArray, tes
     `y` [n] are the class labels, `person` [n] are the groups, and `test` [n] selects the test windows.
     """
     mean, deviation = x[~test].mean((0, 2), keepdims=True), x[~test].std((0, 2), keepdims=True)
-    values, labels = torch.from_numpy((x - mean) / deviation), torch.from_numpy(y)
-    return Samples(
-        train_x=values[~test],
-        train_y=labels[~test],
-        test_x=values[test],
-        test_y=labels[test],
-        classes=classes,
-        train_group=person[~test],
-        test_group=person[test],
-    )
+    return Samples(*divided(test, (x - mean) / deviation, y), classes, person[~test], person[test])
+
+
+def divided(test: Mask, x: NDArray[Any], y: NDArray[Any]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return `train_x`, `train_y`, `test_x` and `test_y` of `Samples`; the mask `test` [n] selects the test samples."""
+    train_x, train_y, test_x, test_y = (torch.from_numpy(its[rows]) for rows in (~test, test) for its in (x, y))
+    return train_x, train_y, test_x, test_y
+
+
+def with_training_rows(samples: Samples, rows: IntArray) -> Samples:
+    """Return the samples with only the training samples `rows`, in this order, and with all test samples."""
+    x, y, group = samples.train_x[torch.from_numpy(rows)], samples.train_y[torch.from_numpy(rows)], samples.train_group
+    return replace(samples, train_x=x, train_y=y, train_group=None if group is None else group[rows], optimum=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_serializer
 from torch import Tensor
 
-from fednet_emu.arrays import IntArray
+from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.component.component import GivenObject
 from fednet_emu.errors import DataError, ScenarioWarning
 from fednet_emu.files.data_folder import locate
@@ -66,6 +66,26 @@ class Npz(Dataset):
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         path = locate(self.path, data_dir)
         return checked_samples(_read(path), self.classes, str(path), self.vocabulary, normalise=self.normalise)
+
+
+def named_parts(
+    x: Sequence[NDArray[Any]],
+    y: Sequence[NDArray[Any]],
+    groups: Sequence[IntArray] | None,
+    held_out: Callable[[IntArray], Mask],
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays for `checked_samples`, from the inputs, targets and owners of the training and the test table.
+
+    If there is only one table, `held_out` returns the mask of its test rows, given the kind of each row: its owner, or
+    else its class (0 for real-valued targets).
+    """
+    columns: dict[str, Sequence[NDArray[Any]]] = {"x": x, "y": y} | ({} if groups is None else {"group": groups})
+    if len(x) == 1:
+        kinds = y[0] if groups is None else groups[0]
+        test = held_out(np.zeros(len(kinds), np.int64) if kinds.dtype.kind == "f" else kinds.astype(np.int64))
+        columns = {name: (its[0][~test], its[0][test]) for name, its in columns.items()}
+    parts = ("train", "test")
+    return {f"{part}_{name}": own for name, its in columns.items() for part, own in zip(parts, its, strict=True)}
 
 
 def checked_samples(

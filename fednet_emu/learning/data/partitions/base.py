@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -14,7 +14,7 @@ from torch import Tensor
 from fednet_emu.arrays import IntArray
 from fednet_emu.component.component import Component
 from fednet_emu.errors import ScenarioError
-from fednet_emu.learning.data.datasets.base import Samples
+from fednet_emu.learning.data.datasets.base import Samples, with_training_rows
 
 NOBODY = -1
 """Owner index of a sample that belongs to no device."""
@@ -153,9 +153,7 @@ def hold_out(
     if n_server + n_validation == 0:
         return samples, none, none
     parts = np.split(rng.permutation(n_all), [n_server, n_server + n_validation])
-    server, validation, rest = (
-        Held(samples.train_x[rows], samples.train_y[rows]) for rows in map(torch.from_numpy, map(np.sort, parts))
+    server, validation = (
+        Held(samples.train_x[rows], samples.train_y[rows]) for rows in map(torch.from_numpy, map(np.sort, parts[:2]))
     )
-    group = None if samples.train_group is None else samples.train_group[np.sort(parts[2])]
-    left = replace(samples, train_x=rest.x, train_y=rest.y, train_group=group, optimum=None)
-    return left, server, validation
+    return with_training_rows(samples, np.sort(parts[2])), server, validation
