@@ -169,8 +169,7 @@ def build_processors(
 def build_engine(training: Training, threads: int, host: HostTime | None) -> Engine:
     """Return the training engine. If the engine is `ray`, also start a Ray cluster or connect to an existing one.
 
-    Raises:
-        FednetError: Ray is missing, or the cluster cannot be reached or has no capacity.
+    A `FednetError` is raised if Ray is missing, or if the cluster cannot be reached or has no capacity.
     """
     if training.engine != "ray":
         return _local_engine(training, threads, host)
@@ -179,10 +178,7 @@ def build_engine(training: Training, threads: int, host: HostTime | None) -> Eng
 
 
 def _local_engine(training: Training, threads: int, host: HostTime | None) -> Engine:
-    """Return the engine that trains on this host.
-
-    Large stacks of jobs are sent to worker processes, except on a GPU and in a run of a sweep.
-    """
+    """Return the engine of this host; workers train large stacks, except on a GPU and in a run of a sweep."""
     make = ENGINES[training.engine]
     here = make() if training.engine == "serial" else SpreadEngine([make() for _ in range(threads)])
     alone = parent_process() is not None or training.device != "cpu" or not hasattr(os, "fork")

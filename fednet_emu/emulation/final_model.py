@@ -69,8 +69,7 @@ def save_model(model: FinalModel, folder: RunFolder) -> None:
 def load_model(folder: Path) -> FinalModel:
     """Load the model of a run folder, without running any code in the file.
 
-    Raises:
-        DataError: the folder has no model, or the file cannot be read.
+    A `DataError` is raised if the folder has no model, or if the file cannot be read.
     """
     path = folder / NAME
     if not path.is_file():

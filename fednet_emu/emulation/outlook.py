@@ -320,10 +320,7 @@ class Needed:
         return "the rate law" if self.by_rate else "the threshold of the access scheme"
 
     def mean_snr(self, in_sight: Mask) -> Array:
-        """Return the mean SNR (linear) [links] below which a link never carries data.
-
-        `in_sight` [links] is True for links with line of sight.
-        """
+        """Return the mean SNR (linear) [links] below which a link never carries data; `in_sight` is line of sight."""
         return self.sinr / np.where(in_sight, self.fading.peak(True), self.fading.peak(False))
 
 

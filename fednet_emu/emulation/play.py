@@ -141,12 +141,8 @@ With these limits, `tried` takes only seconds."""
 def tried(outlook: Outlook) -> str:
     """Build a scenario and run its first round without training, to find the errors of a run before it starts.
 
-    Returns:
-        The reason why the round was not simulated; empty if it was simulated. Large scenarios, external algorithms and
-        apps, and scenarios with missing files are not simulated.
-
-    Raises:
-        FednetError: the error with which the run would end.
+    The error with which the run would end is raised. The result is the reason why the round was not simulated, or an
+    empty text. Large scenarios, external algorithms and apps, and scenarios with missing files are not simulated.
     """
     scenario = outlook.scenario
     if any(scenario.untimed()) or not is_ours(type(scenario.algorithm)):

@@ -56,8 +56,7 @@ def scored(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor) -> Metrics:
 class Learner:
     """Creates the training jobs of a run, and reads their results, which are not computed in a timing-only run.
 
-    Attributes:
-        nominal: True after `read` has returned a nominal value in place of one that a timing-only run does not compute.
+    `nominal` is True after `read` has returned a nominal value in place of one that a timing-only run does not compute.
     """
 
     def __init__(self, graph: Graph, task: LearningTask | None, streams: Streams, *, timing_only: bool) -> None:
@@ -194,8 +193,7 @@ class Learner:
     def check(self, models: Models | None, verb: str) -> None:
         """Check that `models`, an argument of the operation `verb`, is a model, a sequence of models or None.
 
-        Raises:
-            AlgorithmError: a model is not a deferred value, or has the wrong number of parameters.
+        An `AlgorithmError` is raised if a model is not a deferred value, or has the wrong number of parameters.
         """
         if models is None:
             return

@@ -163,10 +163,8 @@ class LearningTask:
     ) -> Scores:
         """Return metrics of each device's model on the device's share of the test set, pooled over all samples.
 
-        The success of an attack is not measured, because it is defined only for a common model.
-
-        Raises:
-            ScenarioError: no device has a test sample.
+        The success of an attack is not measured, because it is defined only for a common model. A `ScenarioError` is
+        raised if no device has a test sample.
         """
         rows = [self._test_order[start:end] for start, end in pairwise(self._test_offsets)]
         scored = [

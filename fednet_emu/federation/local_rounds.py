@@ -117,18 +117,11 @@ class Answers(NamedTuple):
 
 @final
 class LocalRounds:
-    """Decides which exchanges can be simulated with arrays, and simulates them.
+    """Decides which exchanges can be simulated with arrays until the simulated time `until_s`, and simulates them.
 
-    Attributes:
-        alone: whether nothing else happens during an exchange: the algorithm is a single process, and no evaluation at
-            a regular simulated time reads the records within a round.
-        played: number of exchanges that can be simulated with arrays.
-        refused: for each reason, the number of exchanges that cannot be simulated with arrays.
-
-    Args:
-        fed: the federation.
-        until_s: simulated time in s at which the run ends at the latest; None for no limit.
-        alone: initial value of the attribute `alone`.
+    `alone` is True if nothing else happens during an exchange: the algorithm is a single process, and no evaluation at
+    a regular simulated time reads the records within a round. `played` is the number of exchanges that can be simulated
+    with arrays; `refused` is the number of all others, for each reason.
     """
 
     def __init__(self, fed: Fed, until_s: float | None, *, alone: bool) -> None:

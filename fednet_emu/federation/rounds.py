@@ -108,10 +108,9 @@ class Rounds:
     def end(self, *, invited: int | None = None, arrived: int | None = None) -> None:
         """Record the end of a round and start the next; by default, `invited` and `arrived` are those of exchanges.
 
-        Raises:
-            AlgorithmError: the round has requests, but none can have ended at time 0; or `invited` or `arrived` is
-                None, and no exchange has been counted.
-            Deadlock: no reply has arrived for `MAX_FRUITLESS_ROUNDS` rounds or more, and none is likely to arrive.
+        An `AlgorithmError` is raised if the round has requests, but none can have ended at time 0, or if `invited` or
+        `arrived` is None and no exchange has been counted. A `Deadlock` is raised if no reply has arrived for
+        `MAX_FRUITLESS_ROUNDS` rounds or more, and none is likely to arrive.
         """
         now_ns, counted = self._clock.now, self._answered
         if not now_ns and self.requests and not (len(self._ledger.transfers) or len(self._ledger.computes)):

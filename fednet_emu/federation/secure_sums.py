@@ -168,10 +168,8 @@ class SecureSums:
     def of(self, size: int, pairs: Iterable[tuple[Device, Process]], deadline_s: float | None) -> Process:
         """Process that returns the deliveries of the vectors, and the function that computes their mean.
 
-        Args:
-            size: number of entries of a vector.
-            pairs: each device, and the process that returns the device and its vector, or a lost `Delivery`.
-            deadline_s: time in s from now until which vectors may arrive; None for no deadline.
+        Each vector has `size` entries. `pairs` has each device with the process that returns the device and its vector,
+        or a lost `Delivery`. Vectors may arrive for `deadline_s` from now, or without limit.
         """
         fed, rule, pairs = self._fed, self._rule, list(pairs)
         self._attempts += 1
@@ -205,10 +203,8 @@ class SecureSums:
 class _Steps:
     """The steps of one run of secure aggregation; a device is identified by its position in the cohort.
 
-    Attributes:
-        keyed: devices that have sent their public keys.
-        shared: devices that have sent the shares of their secrets.
-        lost: lost deliveries, by device; these devices are excluded from further steps.
+    `keyed` are the devices that have sent their public keys, and `shared` those that have sent the shares of their
+    secrets. `lost` has the lost deliveries by device; these devices are excluded from further steps.
     """
 
     def __init__(self, fed: Fed, devices: Sequence[Device], graph: Graph, needed: int, until_ns: int | None) -> None:
@@ -257,10 +253,7 @@ class _Steps:
         return (yield from self._heard("unmask", came, bit.__getitem__))
 
     def _heard(self, step: str, able: frozenset[int], bit: Callable[[int], int]) -> Process:
-        """Process that sends `bit(i)` bits from each device i in `able`; it returns the senders of arrived messages.
-
-        If fewer messages than required arrive, it returns none.
-        """
+        """Process that sends `bit(i)` bits from each i in `able`; it returns the senders, or none if too few arrive."""
         if not able:
             return frozenset()
         fed, started_ns, sizes = self._fed, self._fed.clock.now, {i: bit(i) for i in sorted(able)}

@@ -64,10 +64,7 @@ class Measured(NamedTuple):
         return float(self.metric.value(self.kept, self.y)) if len(self.y) else float("nan")
 
     def by_device(self, order: IntArray, offsets: IntArray) -> Array:
-        """Return the metric of each device, as an array [devices].
-
-        Device d has the samples `order[offsets[d]:offsets[d + 1]]`.
-        """
+        """Return the metric [devices]; device d has the samples `order[offsets[d]:offsets[d + 1]]`."""
         own = np.split(order, offsets[1:-1])
         return np.array([Measured(self.metric, self.kept[rows], self.y[rows]).pooled() for rows in own], np.float64)
 

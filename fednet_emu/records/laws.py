@@ -29,10 +29,7 @@ USES = ("computing_j", "sending_j", "receiving_j", "idle_j")
 
 
 def energies_problem(ledger: Ledger) -> str:
-    """Check that the table `energies` adds up to the run's energy, and that `waiting_j` matches the idle times.
-
-    Return a sentence about the first violation, or an empty text.
-    """
+    """Return a sentence if `energies` does not add up to the run's energy, or `waiting_j` not to the idle times."""
     if not len(ledger.energies):
         return ""
     column, ended_ns = ledger.energies.column, ledger.ended_ns
@@ -355,10 +352,7 @@ def _turns_of_all(ledger: Ledger, code: int) -> str:
 
 
 def _other_users(ledger: Ledger) -> str:
-    """Check the files of other users: transmitted bits, order of times, and the total time from request to end.
-
-    Return a sentence about the first violation, or an empty text.
-    """
+    """Return a sentence if bits, the order of times or the total time of other users' files are wrong."""
 
     def wrong(rows: Rows) -> Mask:
         requested_ns, started_ns, ended_ns = rows["requested_ns"], rows["started_ns"], rows["ended_ns"]

@@ -134,8 +134,7 @@ class Ledger:
     def record(self, series: str, **values: Any) -> None:
         """Add a row to the table `series` of an algorithm, for example `record("staleness", step=3, staleness=1)`.
 
-        Raises:
-            ValueError: `series` is the name of a standard table.
+        A `ValueError` is raised if `series` is the name of a standard table.
         """
         if series in _TAKEN:
             raise ValueError(f"series: is a table of the ledger, got '{series}'; choose another name")
@@ -192,8 +191,7 @@ class Ledger:
     def frame(self, name: str) -> pd.DataFrame:
         """Return the table `name` as a data frame, as in `frames`, without creating the other tables.
 
-        Raises:
-            KeyError: the run has no such table.
+        A `KeyError` is raised if the run has no such table.
         """
         return _whole(self.parts()[name])
 

@@ -64,9 +64,7 @@ def turns(fed: Federation, structure: GroupStructure, use: Use, reform_cycles: i
     """Yield the turns in which the groups train, one group after the other, in one cycle after the other.
 
     Groups are formed at the start of the first cycle and, if `reform_cycles` is not None, every `reform_cycles` cycles.
-
-    Raises:
-        ScenarioError: no device of any group has samples.
+    A `ScenarioError` is raised if no device of any group has samples.
     """
     groups: list[list[Member]] = []
     for cycle in count():

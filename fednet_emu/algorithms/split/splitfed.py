@@ -80,10 +80,7 @@ class Served(NamedTuple):
 
 @final
 class JointSteps:
-    """Computes training steps of a model whose first `n_device` parameters are on devices.
-
-    The other parameters are on the server. The model must not have running statistics.
-    """
+    """Computes training steps of a model without running statistics; its first `n_device` parameters are on devices."""
 
     def __init__(self, model: FlatModel, data: TrainData, n_device: int, streams: Streams) -> None:
         self._model, self._data, self._cut, self._streams = model, data, n_device, streams
@@ -97,9 +94,7 @@ class JointSteps:
 
         Each device takes a step on its own copy of the first layers for each of its batches. The copies that arrive at
         the server are averaged. `served` is the record of the round, and `key` the key of the model's random numbers.
-
-        Raises:
-            Diverged: a parameter is not finite.
+        A `Diverged` error is raised if a parameter is not finite.
         """
         live, cut = self._live, self._cut
         live.start(w)
@@ -131,9 +126,7 @@ class JointSteps:
         gradient of these batches. `backward` contains the indices, in `forward`, of the devices whose model parts have
         arrived; these parts are averaged. Both gradients are from one forward pass with the same random numbers. `step`
         is the index of the batch of each device, and `key` (round, step) is the key of the model's random numbers.
-
-        Raises:
-            Diverged: a parameter is not finite.
+        A `Diverged` error is raised if a parameter is not finite.
         """
         live, cut = self._live, self._cut
         live.start(w)

@@ -39,8 +39,7 @@ class Attack(Component):
     def poisoned(self, x: Tensor, y: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
         """Return poisoned inputs and labels, which replace the training samples `x` [n, ...], `y` [n] of a device.
 
-        Raises:
-            ScenarioError: The attack does not support such samples.
+        A `ScenarioError` is raised if the attack does not support such samples.
         """
 
     @abstractmethod

@@ -142,10 +142,7 @@ class BatchedEngine(Engine):
         return None if isinstance(form, VmapForm) and n == 1 else form
 
     def form_of(self, shape: JobShape) -> Form:
-        """Return the implementation of a training step for jobs of one shape.
-
-        If the gradients of single samples are limited (DP-SGD), it uses PyTorch's `vmap`.
-        """
+        """Return the implementation of a training step for jobs of one shape; DP-SGD uses PyTorch's `vmap`."""
         return self.form_for(shape.model, shape.private)
 
     def form_for(self, model: FlatModel, private: PrivateSgd | None) -> Form:
@@ -264,10 +261,7 @@ def _counts(batch: Batch) -> Tensor:
 
 
 def _advance(rule: Rule, w: Tensor) -> Callable[[Tensor, Tensor | None], None]:
-    """Return the function that changes the parameters `w` [J, P] by one step.
-
-    The function receives the gradients [A, P] of the first A jobs, and sets them to zero afterwards.
-    """
+    """Return the function that moves `w` [J, P] by the gradients [A, P] of the first A jobs, and then zeroes these."""
     move = rule.optimizer.start(w, rule.lr)
 
     def advance(gradient: Tensor, mask: Tensor | None) -> None:
@@ -280,10 +274,7 @@ def _advance(rule: Rule, w: Tensor) -> Callable[[Tensor, Tensor | None], None]:
 
 
 def _stack(vectors: list[Tensor], scratch: Scratch, out: Tensor | None = None) -> Tensor:
-    """Copy J vectors [P] to the rows of a matrix [J, P], which is `out` or else scratch memory.
-
-    Each row is aligned to a cache line.
-    """
+    """Copy J vectors [P] to cache-aligned rows of a matrix [J, P], which is `out` or else scratch memory."""
     w = _rows("parameters", len(vectors), vectors[0], scratch) if out is None else out
     if all(vector is vectors[0] for vector in vectors):
         return w.copy_(vectors[0])

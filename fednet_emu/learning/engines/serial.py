@@ -115,10 +115,7 @@ def _gradient(losses: Tensor, parameters: Sequence[Tensor]) -> tuple[tuple[Tenso
 def _private_gradient(
     rule: PrivateSgd, rng: np.random.Generator, losses: Tensor, parameters: Sequence[Tensor]
 ) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Return the gradient of DP-SGD as one tensor.
-
-    It is the sum of the samples' clipped gradients plus noise, divided by the batch size.
-    """
+    """Return DP-SGD's gradient as one tensor: (sum of the samples' clipped gradients + noise) / batch size."""
     total = torch.zeros_like(torch.cat([p.detach().reshape(-1) for p in parameters]))
     for loss in losses:
         own = torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True)

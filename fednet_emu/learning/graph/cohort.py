@@ -130,10 +130,7 @@ class CohortJob:
         return bool((np.diff(self.columns.device) > 0).all())
 
     def single(self, place: int) -> TrainJob:
-        """Return the training of the device at index `place` as a single job.
-
-        Its result is bit-identical to that of the device in the cohort.
-        """
+        """Return the device at index `place` as a single job, with a bit-identical result."""
         shared, first = self.columns, int(self.columns.first[place])
         terms: dict[str, Any] = {**self.terms, **{name: column[place] for name, column in self.own.items()}}
         return TrainJob(

@@ -64,11 +64,8 @@ class Engine(ABC):
     def run(self, jobs: Sequence[ResolvedJob]) -> Results:
         """Train the jobs, and yield each job with its result as soon as the result is known. The order is arbitrary.
 
-        The engine keeps no reference to a result that it has yielded. Results that are known before an error are still
-        yielded.
-
-        Raises:
-            Diverged: a loss or a parameter is no longer finite. The message names the job and the step.
+        The engine keeps no reference to a result that it has yielded. If a loss or a parameter is no longer finite, a
+        `Diverged` error names the job and the step. Results that are known before an error are still yielded.
         """
 
     def cut(self, jobs: Sequence[ResolvedJob]) -> list[list[ResolvedJob]]:
@@ -127,10 +124,7 @@ class Engine(ABC):
     def run_cohort(self, columns: Columns) -> CohortResults:
         """Train a cohort whose jobs form a whole wavefront, and yield the job indices and parameters of each stack.
 
-        By default, the jobs are passed to `run` as separate jobs.
-
-        Raises:
-            Diverged: a loss or a parameter is no longer finite. The message names the job and the step.
+        By default, the jobs are passed to `run` as separate jobs. A `Diverged` error is raised as by `run`.
         """
         jobs = columns.jobs()
         place_of = {resolved: place for place, resolved in enumerate(jobs)}

@@ -22,10 +22,7 @@ class Spent(NamedTuple):
 
 @final
 class HostTime:
-    """Clock that measures the host time in s that each part of the program has taken so far.
-
-    If parts are nested, time counts for the innermost one.
-    """
+    """Clock of the host time in s of each part of the program so far; nested time counts for the innermost part."""
 
     def __init__(self) -> None:
         self._host_s: dict[str, float] = {REST: 0.0}

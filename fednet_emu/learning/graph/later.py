@@ -101,10 +101,7 @@ class Later:
         return type(items)(*moved) if hasattr(items, "_fields") else tuple(moved)
 
     def step(self, rolling: bytes, jobs: list[Deferred]) -> None:
-        """Record a postponed wavefront, which consists of `jobs` and changes the digest of the program to `rolling`.
-
-        If `jobs` is empty, only the new digest is recorded.
-        """
+        """Record a postponed wavefront of `jobs`, which may be empty; it changes the digest to `rolling`."""
         self._steps.append(Step(rolling, [(job, job._work) for job in jobs]))
 
     def compute(self, wanted: Iterable[Deferred]) -> None:

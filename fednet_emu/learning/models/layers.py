@@ -19,16 +19,11 @@ one."""
 
 @final
 class Layers:
-    """Division of a flat parameter vector into a shared and a private part.
+    """Division of a flat parameter vector [size] into a shared and a private part.
 
-    The layers or parameters listed in `private` stay on the device. All others are shared.
-
-    Attributes:
-        size: number of scalars in the whole vector.
-        n_shared: number of shared scalars, which devices send and receive.
-        n_statistics: number of running statistics among the shared scalars, at their end.
-        shared: mask [size], 1 for a shared scalar, 0 for a private one.
-        private: mask [size], 1 for a private scalar, 0 for a shared one.
+    The layers or parameters listed in `private` stay on the device. The `n_shared` other scalars are sent and received;
+    the last `n_statistics` of them are running statistics. The masks `shared` and `private` [size] are 1 for scalars of
+    the part, and 0 for the others.
     """
 
     def __init__(self, model: FlatModel, private: Sequence[LayerName]) -> None:

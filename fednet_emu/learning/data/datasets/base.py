@@ -129,8 +129,7 @@ class Dataset(Component):
 def held_out(where: str, kind: IntArray, order: IntArray, share: float, remedy: str, what: str = "samples") -> Mask:
     """Return the mask [n] of test samples, which `last_of_each` selects.
 
-    Raises:
-        DataError: there are no training samples or no test samples.
+    A `DataError` is raised if there are no training samples or no test samples.
     """
     test = last_of_each(kind, order, share)
     if not test.any() or test.all():
@@ -140,10 +139,7 @@ def held_out(where: str, kind: IntArray, order: IntArray, share: float, remedy: 
 
 
 def last_of_each(kind: IntArray, order: IntArray, share: float) -> Mask:
-    """Return the mask [n] that selects the last `share` of the samples of each `kind`, in the given `order`.
-
-    The number of selected samples of a kind is rounded.
-    """
+    """Return the mask [n] of the last `share` (rounded) of the samples of each `kind`, in the given `order`."""
     _, number, count = np.unique(kind, return_inverse=True, return_counts=True)
     sorted_rows = order[np.argsort(number[order], kind="stable")]
     place = np.empty(len(kind), np.int64)

@@ -157,10 +157,7 @@ class FashionMnist(_Images):
 
 
 def _writers(part: str, data_dir: Path | None, labels: Tensor) -> IntArray:
-    """Return the writer of each sample [n], from the labels of QMNIST.
-
-    The test set of QMNIST begins with the test set of MNIST.
-    """
+    """Return the writer of each sample [n] from QMNIST, whose test set begins with the test set of MNIST."""
     path = locate(f"qmnist_labels/qmnist-{part}-labels-idx2-int.gz", data_dir)
     known = read_idx(path)
     if known.ndim != 2 or known.shape[1] < 3 or not np.array_equal(known[: len(labels), 0], labels.numpy()):

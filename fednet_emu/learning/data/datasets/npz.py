@@ -186,10 +186,7 @@ def _single(
 def _note_merged(
     where: str, exact: NDArray[Any], cast: NDArray[np.float32], place: int, names: Sequence[str], *, normalise: bool
 ) -> None:
-    """Warn if over 1 % of the distinct values of an input become equal in float32.
-
-    Only the first `_LOOK_AT` values of each input are checked.
-    """
+    """Warn if over 1 % of distinct values, among the first `_LOOK_AT` of an input, become equal in float32."""
     exact, cast = exact.reshape(-1)[:_LOOK_AT], cast.reshape(-1)[:_LOOK_AT]
     if np.array_equal(exact, cast):
         return

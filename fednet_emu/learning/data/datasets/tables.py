@@ -157,10 +157,7 @@ def _at(table: pd.DataFrame, wrong: NDArray[np.bool_]) -> str:
 
 
 def _numbers(where: str, table: pd.DataFrame, columns: tuple[str, ...]) -> Array:
-    """Return the numbers in some columns as an array [rows, columns] in double precision.
-
-    Raise a `DataError` if an entry is missing, infinite or not a number.
-    """
+    """Return columns of finite numbers as an array [rows, columns] in double precision, or raise a `DataError`."""
     import pandas as pd
 
     if not columns:

@@ -69,10 +69,7 @@ class Order(NamedTuple):
 
 
 def serve(orders: Any, memory: Memory) -> None:
-    """Execute orders until the connection closes.
-
-    For each order, a report is sent back, or the text of an error if the order cannot be unpacked.
-    """
+    """Execute orders until the connection closes; answer with a report, or an error text if unpacking fails."""
     end_with_parent()
     torch.set_num_threads(1)
     trainer = Trainer("cpu", lambda kept: kept.load(memory))
