@@ -355,12 +355,9 @@ def _other_users(ledger: Ledger) -> str:
     """Return a sentence if bits, the order of times or the total time of other users' files are wrong."""
 
     def wrong(rows: Rows) -> Mask:
-        requested_ns, started_ns, ended_ns = rows["requested_ns"], rows["started_ns"], rows["ended_ns"]
-        on_air = started_ns != NEVER_NS
-        bad: Mask = (requested_ns > ended_ns) | (on_air & ((requested_ns > started_ns) | (started_ns > ended_ns)))
-        bad |= (rows["loss_reason"] == DELIVERED) & (rows["transmitted_bit"] < rows["size_bit"] * (1 - 1e-6))
-        bad |= ~on_air & (rows["transmitted_bit"] > 0)
-        return bad
+        missing = (rows["loss_reason"] == DELIVERED) & (rows["transmitted_bit"] < rows["size_bit"] * (1 - 1e-6))
+        silent = (rows["started_ns"] == NEVER_NS) & (rows["transmitted_bit"] > 0)
+        return _out_of_order(rows) | missing | silent
 
     found = _each(ledger.traffic, wrong, "files") or _rows(_back(ledger.traffic, "ended_ns"), "files go back in time")
     if found:
@@ -402,14 +399,15 @@ def _overlaps(busy: Busy, rows: Rows, owner: NDArray[Any], among: Mask) -> Mask:
     return overlap
 
 
-def _order(ledger: Ledger) -> str:
-    def transfer(rows: Rows) -> Mask:
-        requested_ns, started_ns, ended_ns = rows["requested_ns"], rows["started_ns"], rows["ended_ns"]
-        on_air = started_ns != NEVER_NS
-        bad: Mask = (requested_ns > ended_ns) | (on_air & ((requested_ns > started_ns) | (started_ns > ended_ns)))
-        return bad
+def _out_of_order(rows: Rows) -> Mask:
+    requested_ns, started_ns, ended_ns = rows["requested_ns"], rows["started_ns"], rows["ended_ns"]
+    on_air = started_ns != NEVER_NS
+    bad: Mask = (requested_ns > ended_ns) | (on_air & ((requested_ns > started_ns) | (started_ns > ended_ns)))
+    return bad
 
-    return _each(ledger.transfers, transfer, "transfers") or _each(
+
+def _order(ledger: Ledger) -> str:
+    return _each(ledger.transfers, _out_of_order, "transfers") or _each(
         ledger.computes, lambda rows: rows["started_ns"] > rows["ended_ns"], "computations"
     )
 
