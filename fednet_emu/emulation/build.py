@@ -167,10 +167,7 @@ def build_processors(
 
 
 def build_engine(training: Training, threads: int, host: HostTime | None) -> Engine:
-    """Return the training engine. If the engine is `ray`, also start a Ray cluster or connect to an existing one.
-
-    A `FednetError` is raised if Ray is missing, or if the cluster cannot be reached or has no capacity.
-    """
+    """Return the training engine; connect to Ray first, or raise a `FednetError`, if the engine is `ray`."""
     if training.engine != "ray":
         return _local_engine(training, threads, host)
     own = training

@@ -67,10 +67,7 @@ def save_model(model: FinalModel, folder: RunFolder) -> None:
 
 
 def load_model(folder: Path) -> FinalModel:
-    """Load the model of a run folder, without running any code in the file.
-
-    A `DataError` is raised if the folder has no model, or if the file cannot be read.
-    """
+    """Load the model of a run folder, without running any code in the file; raise a `DataError` if there is none."""
     path = folder / NAME
     if not path.is_file():
         remedy = "run the scenario alone, with training; if each device has its own model, in memory (out=None)"

@@ -33,10 +33,7 @@ UNNAMED = "scenario"
 
 
 def load_scenario(name: str | Path, overrides: Iterable[str] = ()) -> Scenario:
-    """Read a scenario by its path, or by its name in scenarios/, apply `overrides` (`key.path=value`), and check it.
-
-    A `ScenarioError` lists all problems of the file, with line numbers.
-    """
+    """Read a scenario by path, or by name in scenarios/, apply `overrides` (`key.path=value`), and check it."""
     return checked(apply_overrides(filled(load(name)), overrides))
 
 
@@ -46,10 +43,7 @@ def checked(document: Document) -> Scenario:
 
 
 def examined(outlook: Outlook, document: Document | None = None) -> Outlook:
-    """Check that the settings of a scenario are compatible and that messages can arrive, and return `outlook`.
-
-    A `ScenarioError` lists all problems, with line numbers if `document` is given.
-    """
+    """Return `outlook` if its settings are compatible and messages can arrive; otherwise refuse all problems."""
     refuse_contradictions(outlook, document)
     refuse(unreachable(outlook), document)
     return outlook

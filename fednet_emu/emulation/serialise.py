@@ -125,10 +125,7 @@ class Reader:
         self._made: dict[str, Any] = {}
 
     def value(self, plain: Any) -> Any:
-        """Return the value whose JSON form is `plain`.
-
-        A `ValueError` is raised if the kind of the value is unknown, or if the class of a record is not loaded.
-        """
+        """Return the value whose JSON form is `plain`; raise a `ValueError` for unknown kinds and classes."""
         if not isinstance(plain, list):
             return plain
         kind, *rest = plain

@@ -64,10 +64,7 @@ def to_bytes(name: str, content: Any, tensors: dict[str, Tensor]) -> bytes:
 
 
 def from_bytes(name: str, data: bytes) -> tuple[Any, dict[str, Tensor]]:
-    """Return the content and the tensors of an entry from the bytes `data` that `to_bytes` has returned.
-
-    `Refused` is raised if the data are damaged, of another format, or of an entry with another name.
-    """
+    """Return the content and the tensors of an entry from the bytes that `to_bytes` returned, or raise `Refused`."""
     end = data.find(b"\n", 0, 200)
     first, body = data[: max(end, 0)].split(b" "), data[end + 1 :]
     if len(first) != 4 or b" ".join(first[:2]) != MAGIC:
@@ -83,10 +80,7 @@ def from_bytes(name: str, data: bytes) -> tuple[Any, dict[str, Tensor]]:
 
 
 def read_entry(path: Path) -> tuple[Any, dict[str, Tensor]]:
-    """Return the content and the tensors of the entry in a file, and update the file's time of last use.
-
-    `Refused` is raised if the file is damaged, too large or a link, or belongs to another user.
-    """
+    """Return an entry's content and tensors from its file, whose time of use is updated, or raise `Refused`."""
     if not is_own(path):
         raise Refused("is a link, no file, or belongs to another user")
     if path.stat().st_size > LARGEST_BYTE:

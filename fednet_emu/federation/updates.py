@@ -39,10 +39,7 @@ class Shared(NamedTuple):
 
 
 def n_scalars(payload: Any) -> int:
-    """Return the number of scalars in a payload.
-
-    A payload is a deferred value, a number, an array, None (no scalars), or a tuple or list of payloads.
-    """
+    """Return the number of scalars in a payload: a deferred value, number, array, None, or sequence of payloads."""
     if type(payload) is Deferred:
         return payload.size
     if isinstance(payload, (tuple, list)):

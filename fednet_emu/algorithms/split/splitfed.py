@@ -67,10 +67,7 @@ class DeviceBatches:
 
 
 class Served(NamedTuple):
-    """Record of a round of variant v2, in which the server takes one step for each batch of each device.
-
-    `order` lists (device, step) of each batch in the order in which the server computed the batches.
-    """
+    """Record of a round of v2; `order` lists (device, step) of the batches in the order of the server's steps."""
 
     order: Sequence[tuple[int, int]]
     batches: Mapping[int, DeviceBatches]  # the batches of each device

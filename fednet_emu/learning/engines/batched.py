@@ -82,10 +82,7 @@ class BatchedEngine(Engine):
         return [stack for shape, group in group_by_shape(jobs).items() for stack in self.stacks(shape, group)]
 
     def stacks(self, shape: JobShape, jobs: Sequence[ResolvedJob]) -> list[list[ResolvedJob]]:
-        """Divide jobs of one shape into stacks of about equal size that fit in memory.
-
-        Jobs are sorted by descending number of steps, then by the first row of their data.
-        """
+        """Sort jobs of one shape by descending steps and first row, and divide them into stacks that fit in memory."""
         form = self.form_of(shape) if shape.batchable else None
         if form is None or (isinstance(form, VmapForm) and len(jobs) > 1 and not form.works):
             return [[resolved] for resolved in jobs]
@@ -94,10 +91,7 @@ class BatchedEngine(Engine):
         return [ordered[a:b] for a, b in pairwise(bounds)]
 
     def _bounds(self, form: Form, shape: JobShape, n: int, flop: float) -> list[int]:
-        """Return the indices at which n jobs of one shape are divided into stacks.
-
-        `flop` is the total operation count of the jobs.
-        """
+        """Return the indices at which n jobs of one shape, of `flop` operations in all, are divided into stacks."""
         count = -(-n // jobs_per_stack(form, shape, self._memory_limit_byte))
         if shape.data.x.device.type == "cpu" and is_worth_dividing(flop):
             least = STACK_PAYS if isinstance(form, VmapForm) else _FEW

@@ -138,10 +138,7 @@ def _direction(w: Tensor, gradient: Tensor, resolved: ResolvedJob) -> Tensor:
 
 
 def _augmented(resolved: ResolvedJob) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the augmented inputs and the targets of each step.
-
-    The random numbers of all steps are moved to the torch device in one copy.
-    """
+    """Yield the augmented inputs and the targets of each step; one copy moves all random numbers to the device."""
     job = resolved.job
     if job.augment is None:
         yield from _batches(job, resolved.targets)

@@ -109,10 +109,7 @@ class Graph:
             self.use(program)
 
     def use(self, program: Program) -> None:
-        """Cache the values that are read, and reuse the values that earlier runs have cached under the same `program`.
-
-        The method must be called before any node is created.
-        """
+        """Cache values that are read, and reuse those of earlier runs of `program`; call it before any node exists."""
         self.program = program
         if self.engine is not None and program.is_known:
             graph = Graph(self.engine, host=self.host)
@@ -120,10 +117,7 @@ class Graph:
             self._later = Later(graph, program.memo)
 
     def snapshot(self) -> dict[bytes, Any]:
-        """Return a dictionary from digests to values, for all known values that are still referenced.
-
-        The method may be called only if `at_rest` returns True.
-        """
+        """Return all known values that are still referenced, by digest; only allowed if `at_rest` returns True."""
         return {node._digest: node._value for node in self._reachable() if node.done}
 
     def at_rest(self) -> bool:

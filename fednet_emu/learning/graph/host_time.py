@@ -11,10 +11,7 @@ algorithm."""
 
 
 class Spent(NamedTuple):
-    """Host time spent in one part of the program, in s.
-
-    It includes `waiting_s`, the time in which the thread waited for other threads, a GPU or a CPU core.
-    """
+    """Host time in s of one part of the program, including `waiting_s` for other threads, a GPU or a core."""
 
     host_s: float = 0.0
     waiting_s: float = 0.0
@@ -78,10 +75,7 @@ class HostTime:
 
 @final
 class _Part:
-    """Context manager that `HostTime.part` returns.
-
-    It is not written as a generator, because this would be slower, which matters if there are many training jobs.
-    """
+    """Context manager of `HostTime.part`, which as a generator would be slow for many training jobs."""
 
     __slots__ = ("_host", "_name")
 
@@ -97,10 +91,7 @@ class _Part:
 
 @final
 class _BriefPart:
-    """Context manager that `HostTime.brief_part` returns.
-
-    It reads only the wall clock, not the CPU time of the thread, so that its overhead is a tenth of that of `part`.
-    """
+    """Context manager of `HostTime.brief_part`; it reads only the wall clock, which takes a tenth of the time."""
 
     __slots__ = ("_host", "_name", "_since_s")
 

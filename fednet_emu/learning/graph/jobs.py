@@ -268,10 +268,7 @@ class TrainJob:
 @final
 @dataclass(slots=True, eq=False)  # like `TrainJob`
 class ResolvedJob:
-    """A training job with the values of its deferred inputs, so that an engine can run it.
-
-    `anchor` is None if there is no proximal term.
-    """
+    """A training job with the values of its deferred inputs; `anchor` is None without a proximal term."""
 
     job: TrainJob
     params: Tensor

@@ -101,10 +101,7 @@ class Program:
         )
 
     def job(self, job: TrainJob) -> bytes:
-        """Return the digest of a training job.
-
-        A repeated request for an equal job gets a different digest, so that no two jobs of a run share a cached value.
-        """
+        """Return the digest of a training job; repeated equal jobs differ, so that they share no cached value."""
         try:
             before, after = self._shared(job)
             rows = job.indices

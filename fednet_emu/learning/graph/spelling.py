@@ -61,10 +61,7 @@ class Speller:
         self._inside: set[int] = set()
 
     def spelled(self, value: Any) -> bytes:
-        """Return the serialised value; a Deferred is serialised as its digest.
-
-        `Unwritable` is raised if the value, or a value inside it, cannot be serialised.
-        """
+        """Return the serialised value (a Deferred as its digest), or raise `Unwritable` for it or a part of it."""
         kind = type(value)
         if kind is Deferred:
             digest: bytes = value._digest

@@ -14,10 +14,7 @@ from fednet_emu.learning.graph.jobs import ResolvedJob
 
 
 def trained(engine: Engine, waiting: Mapping[ResolvedJob, Deferred]) -> Results:
-    """Train the jobs in `waiting`, and yield each job with its result.
-
-    If the trained models of several jobs are used only in a weighted sum, an engine may return their mean instead.
-    """
+    """Yield the results of the jobs in `waiting`; models used only in a weighted sum may be replaced by their mean."""
     yield from _means(engine, waiting)
     yield from engine.run(list(waiting))
 

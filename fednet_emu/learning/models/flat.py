@@ -239,10 +239,7 @@ class FlatModel:
         return _sequence(self._module)
 
     def laid_out(self, x: Tensor) -> Tensor:
-        """Return the samples `x` [B, ...] in the memory layout that is fastest for the model, with unchanged values.
-
-        On a CPU, convolutions and pooling are faster if the channels of a pixel are adjacent in memory.
-        """
+        """Return `x` [B, ...] in the fastest memory layout, which on a CPU has the channels of a pixel side by side."""
         if x.ndim != 4 or x.device.type != "cpu" or not self._takes_channels_last:
             return x
         if x.shape[1] > 1:

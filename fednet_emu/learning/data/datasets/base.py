@@ -127,10 +127,7 @@ class Dataset(Component):
 
 
 def held_out(where: str, kind: IntArray, order: IntArray, share: float, remedy: str, what: str = "samples") -> Mask:
-    """Return the mask [n] of test samples, which `last_of_each` selects.
-
-    A `DataError` is raised if there are no training samples or no test samples.
-    """
+    """Return the mask [n] of test samples, which `last_of_each` selects; refuse an empty training or test set."""
     test = last_of_each(kind, order, share)
     if not test.any() or test.all():
         problem = f"test_share leaves no {what} for {'training' if test.all() else 'testing'}, got {share}"

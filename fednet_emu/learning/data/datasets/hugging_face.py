@@ -148,10 +148,7 @@ def _reader(path: Path) -> str:
 
 @contextmanager
 def _set_up(hub_cache: Path | None, *, download: bool = False) -> Iterator[None]:
-    """Context manager that blocks the libraries' connections and hides progress bars, unless `download` is set.
-
-    Other threads that read tables wait until the block ends.
-    """
+    """Context manager, one at a time, that blocks connections and hides progress bars, unless `download` is set."""
     with _ALONE:
         datasets, constants = import_module("datasets"), import_module("huggingface_hub.constants")
         settings: list[tuple[Any, str, Any]] = [

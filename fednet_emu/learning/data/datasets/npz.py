@@ -97,10 +97,7 @@ def checked_samples(
     normalise: bool = False,
     names: Sequence[str] = (),
 ) -> Samples:
-    """Check arrays as described in `Npz`, and return them as samples.
-
-    Error messages name the source of the arrays, `where`, and the inputs by their `names`.
-    """
+    """Check arrays as described in `Npz`, and return samples; errors name the source `where`, and inputs by `names`."""
     train_x, test_x = (_inputs(where, arrays, name, vocabulary, single=not normalise) for name in ("train_x", "test_x"))
     if train_x.shape[1:] != test_x.shape[1:]:
         problem = f"test_x has samples of shape {test_x.shape[1:]}, got {train_x.shape[1:]} in train_x"

@@ -68,10 +68,7 @@ Level = Literal["characters", "words"]
 
 
 def in_tokens(level: Level, vocabulary: int, tables: Sequence[Sequence[str]]) -> tuple[list[list[IntArray]], int]:
-    """Return the tokens of each text of each table, and the number of different tokens.
-
-    The vocabulary consists of the `vocabulary` most frequent words of the first table.
-    """
+    """Return each table's texts as tokens of the first one's most frequent words, and the number of tokens."""
     if level == "characters":
         return [[characters(text) for text in table] for table in tables], CHARACTERS
     spoken = [[words(text) for text in table] for table in tables]

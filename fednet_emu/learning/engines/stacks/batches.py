@@ -23,10 +23,7 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData
 
 @final
 class Scratch:
-    """Reusable memory buffers, one for each purpose (role), which grow on demand.
-
-    A tensor is valid until `take` is called again with the same role.
-    """
+    """Growing memory buffers, one for each role; a tensor is valid until `take` is called again with the role."""
 
     def __init__(self) -> None:
         self._buffers: dict[str, Tensor] = {}

@@ -24,10 +24,7 @@ MOST_OF_ERROR = 200
 
 
 class KeptModel(NamedTuple):
-    """The locations in shared memory of a pickled model and of its constant tensors.
-
-    `constants` has the location of each tensor, and True if the tensor is a parameter.
-    """
+    """The locations in shared memory of a pickled model and of its tensors; True marks parameters."""
 
     pickled: Place
     constants: Sequence[tuple[Place, bool]]
