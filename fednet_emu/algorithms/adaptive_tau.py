@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -141,7 +141,7 @@ class AdaptiveTau(Algorithm):
     """Constant number of local steps per round, as a baseline with the same messages and costs; null adapts tau."""
     deadline_s: Deadline = None
     patience_s: RoundPatience = ROUND_S
-    uses: ClassVar[frozenset[str]] = frozenset()
+    uses = frozenset()
 
     @property
     @override

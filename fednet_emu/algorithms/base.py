@@ -255,7 +255,7 @@ class LocalSteps(Algorithm):
 class Synchronous(LocalTraining):
     """An algorithm with rounds: the server invites a cohort to train locally, and waits for the cohort's replies."""
 
-    uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression", "plans", "polls"})
+    uses = frozenset({"uplink-compression", "downlink-compression", "plans", "polls"})
 
     cohort: Invited = 0.5
     selection: AnySelection = Uniform()

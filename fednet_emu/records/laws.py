@@ -355,9 +355,10 @@ def _other_users(ledger: Ledger) -> str:
     """Return a sentence if bits, the order of times or the total time of other users' files are wrong."""
 
     def wrong(rows: Rows) -> Mask:
-        missing = (rows["loss_reason"] == DELIVERED) & (rows["transmitted_bit"] < rows["size_bit"] * (1 - 1e-6))
-        silent = (rows["started_ns"] == NEVER_NS) & (rows["transmitted_bit"] > 0)
-        return _out_of_order(rows) | missing | silent
+        bad = _out_of_order(rows)
+        bad |= (rows["loss_reason"] == DELIVERED) & (rows["transmitted_bit"] < rows["size_bit"] * (1 - 1e-6))
+        bad |= (rows["started_ns"] == NEVER_NS) & (rows["transmitted_bit"] > 0)
+        return bad
 
     found = _each(ledger.traffic, wrong, "files") or _rows(_back(ledger.traffic, "ended_ns"), "files go back in time")
     if found:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from pydantic import Field
@@ -110,7 +110,7 @@ class CyclicFedAvg(Algorithm):
     """Groups of devices train one after the other; a device in several groups may split its samples among them."""
 
     kind = "cyclic-fedavg"
-    uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression"})
+    uses = frozenset({"uplink-compression", "downlink-compression"})
     structure: AnyGroupStructure
     """Rule that forms the groups; the devices of a group train and transmit in the same turn."""
     data: Use = "split"

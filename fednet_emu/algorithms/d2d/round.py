@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -49,7 +49,7 @@ class ClusterRound(NamedTuple):
 class ClusterTraining(LocalSteps):
     """An algorithm in which the devices of a cluster exchange trained models before some of the devices upload."""
 
-    uses: ClassVar[frozenset[str]] = frozenset({"sidelink"})
+    uses = frozenset({"sidelink"})
     deadline_s: Deadline = None
 
     def clusters(

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
 from math import prod
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, final
+from typing import Annotated, Any, Literal, NamedTuple, final
 
 import torch
 from pydantic import Field
@@ -271,7 +271,7 @@ class SplitFed(LocalTraining):
 
     kind = "splitfed"
     ships_no_base = "devices have the first layers only"
-    uses: ClassVar[frozenset[str]] = frozenset({"server-speed"})
+    uses = frozenset({"server-speed"})
     excludes = (NO_SERVER_SPEED,)
 
     variant: Literal["sl", "v1", "v2", "psl"] = "v1"

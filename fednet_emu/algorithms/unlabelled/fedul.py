@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, final
+from typing import Literal, NamedTuple, final
 
 import numpy as np
 import torch
@@ -117,7 +117,7 @@ class FedUL(Algorithm):
     """
 
     kind = "fedul"
-    uses: ClassVar[frozenset[str]] = frozenset(
+    uses = frozenset(
         {"uplink-compression", "downlink-compression", "sums", "server-samples", "server-speed", "validation-samples"}
     )
     lr: float = Field(ge=0)
