@@ -65,9 +65,8 @@ def _split(train_y: Tensor, test_y: Tensor, splits: Sequence[Partitioned], class
 def deal(scenario: Scenario, streams: Streams, data_dir: Path | None) -> Dealt:
     """Load the dataset, hold out the server's samples, split the other samples, and apply attack, groups and noise.
 
-    Raises:
-        ScenarioError: settings of the scenario are incompatible, or the algorithm brings its own data.
-        DataError: the data cannot be read.
+    A `ScenarioError` is raised if settings are incompatible, or if the algorithm brings its own data, and a `DataError`
+    if the data cannot be read.
     """
     (data, partition, _), server = scenario.learning(), scenario.server
     everything = data.limited(data.load(data_dir, streams("data")), streams("limit"))
@@ -99,11 +98,8 @@ def build(
     If `timing_only` is True, training and evaluation are skipped; simulated time, bits and energy are the same as with
     training. If `learning` is False, only the network and the devices are built, because external programs have the
     data and the model. `host` measures the host time of each activity of the emulator. `task` is the learning task of
-    an earlier run with the same learning settings and seeds.
-
-    Raises:
-        ScenarioError: settings of the scenario are incompatible.
-        DataError: the data cannot be read.
+    an earlier run with the same learning settings and seeds. A `ScenarioError` is raised if settings are incompatible,
+    and a `DataError` if the data cannot be read.
     """
     folder = data_folder(data_dir)
     _refuse(scenario.untimed() if timing_only else iter(()))

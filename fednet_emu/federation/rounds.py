@@ -35,12 +35,10 @@ def is_standstill(fruitless: int, lasted_s: float, *, moving: bool) -> bool:
 class Rounds:
     """Counts and records rounds.
 
-    Attributes:
-        ended: number of completed rounds.
-        deadline_s: deadline of the latest round in s, for error messages; None if there is no deadline.
-        requests: number of transfers and computations since the end of the latest round.
-        most: maximum number of requests before the end of the round; each wait reduces this number.
-        trusted: whether the algorithm is known to end its rounds, however long they are.
+    `ended` is the number of completed rounds, and `deadline_s` the deadline of the latest round in s, if any, for error
+    messages. `requests` is the number of transfers and computations since the end of the latest round, and `most` its
+    maximum before the end of the round, which each wait reduces. `trusted` is True if the algorithm is known to end its
+    rounds, however long they are.
     """
 
     def __init__(
