@@ -180,9 +180,8 @@ class AdaptiveTau(Algorithm):
             cost = self._cost(fed, arrived.devices, took_s, began_s, began, tau)
             w = arrived.average("samples")
             left = control.end_of_round(cost, found if self.fixed_tau is None else None, self._spent(fed))
-            values = (math.nan,) * 3 if found is None else found
-            record = dict(zip(("rho", "beta", "delta"), values, strict=True))
-            fed.record("adaptive_tau", tau=tau, step=cost.step, aggregation=cost.aggregation, **record, min_loss=least)
+            shown = (found or _UNKNOWN)._asdict()
+            fed.record("adaptive_tau", tau=tau, step=cost.step, aggregation=cost.aggregation, **shown, min_loss=least)
             fed.end_of_round(w if left else best)
             if not left:
                 return

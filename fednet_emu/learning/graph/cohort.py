@@ -83,14 +83,14 @@ class Columns:
         made = []
         for device, first, n, linear, drift, anchor in rows:
             names = self.name_of_stream(device), f"dev-{device}, round {self.t + 1}"
-            given = slice(first, first + n), _UNKNOWN, self.plan, self.streams, *names
+            given = slice(first, first + n), UNKNOWN, self.plan, self.streams, *names
             job = TrainJob(self.model, self.data, *given, mask=mask)
             near = (params if anchor is None else anchor) if prox else None
             made.append(ResolvedJob(job, params, scale, linear, drift, prox, near, None, base))
         return made
 
 
-_UNKNOWN = Deferred(0, 0)
+UNKNOWN = Deferred(0, 0)
 """Placeholder for the Deferred of the parameters, in jobs whose parameters are already known."""
 
 
