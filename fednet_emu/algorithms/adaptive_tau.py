@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -65,28 +65,17 @@ _UNKNOWN = Estimates(math.nan, math.nan, math.nan)
 
 @dataclass
 class Control:
-    """State of the search for the number of local steps tau, and of the budget.
+    """State of the search for the number of local steps tau, and of the budget."""
 
-    Attributes:
-        budget: budget R, in s or J; `spent` is the part of the budget used so far.
-        lr: step size eta.
-        phi: control parameter of the convergence bound.
-        growth: maximum ratio of tau to the tau of the previous round.
-        tau_max: maximum of tau.
-        tau: number of local steps in the current round.
-        cost: costs in the previous round; None in the first round.
-        ending: number of rounds since tau was first reduced to fit the remaining budget; 0 until then.
-    """
-
-    budget: float
-    lr: float
-    phi: float = 0.025
-    growth: int = 10
-    tau_max: int = 100
-    tau: int = 1
+    budget: float  # budget R, in s or J; `spent` is the part of the budget used so far
+    lr: float  # step size eta
+    phi: float = 0.025  # control parameter of the convergence bound
+    growth: int = 10  # maximum ratio of tau to the tau of the previous round
+    tau_max: int = 100  # maximum of tau
+    tau: int = 1  # number of local steps in the current round
     spent: float = 0.0
-    cost: Cost | None = None
-    ending: int = 0
+    cost: Cost | None = None  # costs in the previous round; None in the first round
+    ending: int = 0  # number of rounds since tau was first reduced to fit the remaining budget; 0 until then
 
     def searched(self, found: Estimates | None) -> int:
         """Return the tau that minimises the bound G for the next round, or the current tau if inputs are missing."""
@@ -152,7 +141,7 @@ class AdaptiveTau(Algorithm):
     """Constant number of local steps per round, as a baseline with the same messages and costs; null adapts tau."""
     deadline_s: Deadline = None
     patience_s: RoundPatience = ROUND_S
-    uses: ClassVar[frozenset[str]] = frozenset()
+    uses = frozenset()
 
     @property
     @override
@@ -191,9 +180,8 @@ class AdaptiveTau(Algorithm):
             cost = self._cost(fed, arrived.devices, took_s, began_s, began, tau)
             w = arrived.average("samples")
             left = control.end_of_round(cost, found if self.fixed_tau is None else None, self._spent(fed))
-            values = (math.nan,) * 3 if found is None else found
-            record = dict(zip(("rho", "beta", "delta"), values, strict=True))
-            fed.record("adaptive_tau", tau=tau, step=cost.step, aggregation=cost.aggregation, **record, min_loss=least)
+            shown = (found or _UNKNOWN)._asdict()
+            fed.record("adaptive_tau", tau=tau, step=cost.step, aggregation=cost.aggregation, **shown, min_loss=least)
             fed.end_of_round(w if left else best)
             if not left:
                 return

@@ -57,8 +57,8 @@ class Aggregation(Component):
     def of(self, fed: Federation, arrived: Arrived, weights: Sequence[float], rate: float | None) -> Deferred:
         """Return the aggregated update, by which the server changes the model that it sent.
 
-        `arrived` has at least `least` replies, whose models are removed from memory, and `weights` has the weight of
-        each reply. `rate` is the probability of inviting each device, or None if devices are not invited independently.
+        `arrived` has at least `least` replies, whose models are removed from memory, and `weights` a weight for each.
+        `rate` is the probability of inviting each device, or None if devices are not invited independently.
         """
         return fed.defer(self.update, arrived.model, arrived.models)
 

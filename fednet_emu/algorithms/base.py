@@ -255,7 +255,7 @@ class LocalSteps(Algorithm):
 class Synchronous(LocalTraining):
     """An algorithm with rounds: the server invites a cohort to train locally, and waits for the cohort's replies."""
 
-    uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression", "plans", "polls"})
+    uses = frozenset({"uplink-compression", "downlink-compression", "plans", "polls"})
 
     cohort: Invited = 0.5
     selection: AnySelection = Uniform()
@@ -276,17 +276,11 @@ class Synchronous(LocalTraining):
     ) -> Process:
         """Invite a cohort in round `t`, and wait for its replies; the process returns the replies as `Arrived`.
 
-        Args:
-            fed: the federation.
-            t: index of the round, from 0.
-            message: the message, as for `Federation.exchange`. If the message is a model, or a tuple that starts with a
-                model, devices receive the published (perhaps compressed) version of this model.
-            client: process `client(fed, k, *parts, t, *args)` of a device `k`, where `parts` are the values in the
-                received message.
-            args: further arguments of `client`.
-            down: number of scalars that a device receives, for time estimates; by default the size of the message or
-                model.
-            up: number of scalars that a device sends; by default as many as it receives.
+        `message` is as for `Federation.exchange`. If it is a model, or a tuple that starts with one, devices receive
+        the published (perhaps compressed) version of this model. The process of a device `k`
+        `client(fed, k, *parts, t, *args)`, where `parts` are the values in the received message. For time estimates,
+        `down` is the number of scalars that a device receives (by default the size of the message or model), and `up`
+        the number that it sends (by default as many as it receives).
         """
         fed.graph.begin_wavefront()
         if isinstance(message, tuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field
 
@@ -38,7 +38,7 @@ class LocalOnly(LocalTraining):
 
     kind = "local"
     ships_no_base = "no server sends anything"
-    uses: ClassVar[frozenset[str]] = frozenset({"consensus"})
+    uses = frozenset({"consensus"})
     cohort: CohortSize = 0.5
     """Devices that train in a round: an int is the number of devices, a float is the share of all devices. Fewer train
     if fewer are present."""

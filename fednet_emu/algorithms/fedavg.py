@@ -12,7 +12,7 @@ FedYogi). `selection` may replace the random selection of devices.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, ClassVar, Literal, final
+from typing import Annotated, Any, Literal, final
 
 import torch
 from pydantic import Field
@@ -37,8 +37,8 @@ class FedAvg(Synchronous):
     """In each round a cohort, random by default, trains locally, and the server averages the updates that arrive."""
 
     kind = "fedavg"
-    sends_models: ClassVar[bool] = True
-    uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums", "steps"}
+    sends_models = True
+    uses = Synchronous.uses | {"sums", "steps"}
 
     weighting: Literal["samples", "uniform"] = "samples"
     """Weight of a device in the mean update: its number of samples, as in the paper, or the same for all devices."""

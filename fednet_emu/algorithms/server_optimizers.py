@@ -62,7 +62,7 @@ class ServerMomentum(ServerOptimizer):
     """Step size of the server; 1 in the paper of FedAvgM."""
     beta: float = Field(0.9, ge=0, lt=1)
     """Momentum beta: the factor by which the decaying sum is multiplied in each round."""
-    vectors: ClassVar[int] = 1
+    vectors = 1
 
     def start(self, w: Tensor) -> Memory:
         return (torch.zeros_like(w),)
@@ -82,7 +82,7 @@ class AdaptiveServer(ServerOptimizer):
     """Decay rate of the running mean of the updates (beta_1)."""
     tau: float = Field(1e-3, gt=0)
     """Constant added to the denominator (tau); larger values make step sizes less adaptive."""
-    vectors: ClassVar[int] = 2
+    vectors = 2
 
     def start(self, w: Tensor) -> Memory:
         return torch.zeros_like(w), torch.full_like(w, self.tau**2)

@@ -45,19 +45,12 @@ from fednet_emu.scenario.tree import path_text
 
 
 class Dealt(NamedTuple):
-    """The samples of a federation, assigned to the devices and the server.
+    """The samples of a federation, assigned to the devices and the server."""
 
-    Attributes:
-        samples: training and test samples, after changes by an attack, by device groups and by feature noise.
-        splits: assignment of the training samples and of the test samples to the devices.
-        held: samples held out for the server: its own training samples and the validation samples.
-        groups: index of each device's group [devices]; None if the scenario has no groups.
-    """
-
-    samples: Samples
-    splits: tuple[Partitioned, Partitioned]
-    held: tuple[Held, Held]
-    groups: IntArray | None
+    samples: Samples  # training and test samples, after changes by an attack, by device groups and by feature noise
+    splits: tuple[Partitioned, Partitioned]  # assignment of the training samples and of the test samples to the devices
+    held: tuple[Held, Held]  # samples held out for the server: its own training samples and the validation samples
+    groups: IntArray | None  # index of each device's group [devices]; None if the scenario has no groups
 
     def counts(self) -> DataSplit:
         """Return the number of samples on each device by label; in a regression, quantiles of each device's targets."""
@@ -72,9 +65,8 @@ def _split(train_y: Tensor, test_y: Tensor, splits: Sequence[Partitioned], class
 def deal(scenario: Scenario, streams: Streams, data_dir: Path | None) -> Dealt:
     """Load the dataset, hold out the server's samples, split the other samples, and apply attack, groups and noise.
 
-    Raises:
-        ScenarioError: settings of the scenario are incompatible, or the algorithm brings its own data.
-        DataError: the data cannot be read.
+    A `ScenarioError` is raised if settings are incompatible, or if the algorithm brings its own data, and a `DataError`
+    if the data cannot be read.
     """
     (data, partition, _), server = scenario.learning(), scenario.server
     everything = data.limited(data.load(data_dir, streams("data")), streams("limit"))
@@ -106,11 +98,8 @@ def build(
     If `timing_only` is True, training and evaluation are skipped; simulated time, bits and energy are the same as with
     training. If `learning` is False, only the network and the devices are built, because external programs have the
     data and the model. `host` measures the host time of each activity of the emulator. `task` is the learning task of
-    an earlier run with the same learning settings and seeds.
-
-    Raises:
-        ScenarioError: settings of the scenario are incompatible.
-        DataError: the data cannot be read.
+    an earlier run with the same learning settings and seeds. A `ScenarioError` is raised if settings are incompatible,
+    and a `DataError` if the data cannot be read.
     """
     folder = data_folder(data_dir)
     _refuse(scenario.untimed() if timing_only else iter(()))
@@ -174,11 +163,7 @@ def build_processors(
 
 
 def build_engine(training: Training, threads: int, host: HostTime | None) -> Engine:
-    """Return the training engine. If the engine is `ray`, also start a Ray cluster or connect to an existing one.
-
-    Raises:
-        FednetError: Ray is missing, or the cluster cannot be reached or has no capacity.
-    """
+    """Return the training engine; connect to Ray first, or raise a `FednetError`, if the engine is `ray`."""
     if training.engine != "ray":
         return _local_engine(training, threads, host)
     own = training
@@ -186,10 +171,7 @@ def build_engine(training: Training, threads: int, host: HostTime | None) -> Eng
 
 
 def _local_engine(training: Training, threads: int, host: HostTime | None) -> Engine:
-    """Return the engine that trains on this host.
-
-    Large stacks of jobs are sent to worker processes, except on a GPU and in a run of a sweep.
-    """
+    """Return the engine of this host; workers train large stacks, except on a GPU and in a run of a sweep."""
     make = ENGINES[training.engine]
     here = make() if training.engine == "serial" else SpreadEngine([make() for _ in range(threads)])
     alone = parent_process() is not None or training.device != "cpu" or not hasattr(os, "fork")

@@ -23,22 +23,13 @@ NAME = "model.pt"
 
 @dataclass(frozen=True)
 class FinalModel:
-    """The final global model, or the final models of all devices.
+    """The final global model, or the final models of all devices."""
 
-    Attributes:
-        states: trained parameters and running statistics by name, one mapping for each model.
-        own: True if each device has its own model, False if there is a single global model.
-        input_shape: shape of one sample.
-        outputs: number of outputs of the model.
-        data_dir: folder of the files that the model reads; None for the folder given by the environment variable
-            FEDNET_DATA.
-    """
-
-    states: Sequence[dict[str, Tensor]]
-    own: bool
-    input_shape: tuple[int, ...]
-    outputs: int
-    data_dir: Path | None = None
+    states: Sequence[dict[str, Tensor]]  # trained parameters and running statistics by name, one mapping for each model
+    own: bool  # True if each device has its own model, False if there is a single global model
+    input_shape: tuple[int, ...]  # shape of one sample
+    outputs: int  # number of outputs of the model
+    data_dir: Path | None = None  # folder of files that the model reads; None for the folder given by FEDNET_DATA
 
     def modules(self, scenario: Scenario) -> nn.Module | list[nn.Module]:
         """Return the model in evaluation mode, or a list with one model for each device if `own` is set."""
@@ -76,11 +67,7 @@ def save_model(model: FinalModel, folder: RunFolder) -> None:
 
 
 def load_model(folder: Path) -> FinalModel:
-    """Load the model of a run folder, without running any code in the file.
-
-    Raises:
-        DataError: the folder has no model, or the file cannot be read.
-    """
+    """Load the model of a run folder, without running any code in the file; raise a `DataError` if there is none."""
     path = folder / NAME
     if not path.is_file():
         remedy = "run the scenario alone, with training; if each device has its own model, in memory (out=None)"

@@ -84,10 +84,7 @@ def scenario_of(
     """Apply overrides to a scenario and check it; return its name and its `Outlook`, which has estimates of the run.
 
     An unchanged `Scenario` object is already valid, so only the compatibility of its settings is checked. `given` are
-    the arguments `seed`, `algorithm`, `model` and `data` of the function `changes`.
-
-    Raises:
-        ScenarioError: the scenario is invalid; all problems are listed.
+    the arguments `seed`, `algorithm`, `model` and `data` of `changes`. A `ScenarioError` lists all problems.
     """
     changed = list(changes(settings, **given))
     if isinstance(scenario, Scenario) and not changed:
@@ -142,10 +139,7 @@ def app_in(app: str, scenario: ScenarioLike | None) -> tuple[ScenarioLike, str, 
     """Return the scenario of a Flower app, the name of the run, and the overrides that add the app to the scenario.
 
     The app replaces data, partition, model and algorithm of a given scenario. The attack, groups, server, edge servers
-    and sidelink of the scenario are removed.
-
-    Raises:
-        ScenarioError: the folder `app` contains no Flower app.
+    and sidelink of the scenario are removed. A `ScenarioError` is raised if the folder `app` contains no Flower app.
     """
     try:
         folder = AppFolder.read(app)

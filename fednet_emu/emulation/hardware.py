@@ -19,19 +19,12 @@ from fednet_emu.scenario.model import Problem, Scenario
 
 @dataclass(frozen=True)
 class Hardware:
-    """Speeds and powers of the devices of one run.
+    """Speeds and powers of the devices of one run."""
 
-    Attributes:
-        which: index of each device's hardware profile, as one byte per device; 0 if there are no profiles.
-        powers: powers of the devices in W while idle, sending and receiving.
-        overhead_s: fixed time in s that each computation of a device takes in addition to its operations.
-        energy: for each profile, the model of the computing energy above idle power; None if the energy is unknown.
-    """
-
-    which: bytes
-    powers: DevicePowers
-    overhead_s: PerDevice
-    energy: tuple[ComputeEnergy | None, ...]
+    which: bytes  # index of each device's hardware profile, as one byte per device; 0 if there are no profiles
+    powers: DevicePowers  # powers of the devices in W while idle, sending and receiving
+    overhead_s: PerDevice  # fixed time in s that each computation of a device takes in addition to its operations
+    energy: tuple[ComputeEnergy | None, ...]  # computing energy above idle power, by profile; None if unknown
 
 
 def hardware(scenario: Scenario, streams: Streams) -> Hardware:

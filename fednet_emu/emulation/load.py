@@ -33,11 +33,7 @@ UNNAMED = "scenario"
 
 
 def load_scenario(name: str | Path, overrides: Iterable[str] = ()) -> Scenario:
-    """Read a scenario by its path, or by its name in scenarios/, apply `overrides` (`key.path=value`), and check it.
-
-    Raises:
-        ScenarioError: all problems of the scenario file, with line numbers.
-    """
+    """Read a scenario by path, or by name in scenarios/, apply `overrides` (`key.path=value`), and check it."""
     return checked(apply_overrides(filled(load(name)), overrides))
 
 
@@ -47,11 +43,7 @@ def checked(document: Document) -> Scenario:
 
 
 def examined(outlook: Outlook, document: Document | None = None) -> Outlook:
-    """Check that the settings of a scenario are compatible and that messages can arrive, and return `outlook`.
-
-    Raises:
-        ScenarioError: a check fails; all problems are listed, with line numbers if `document` is given.
-    """
+    """Return `outlook` if its settings are compatible and messages can arrive; otherwise refuse all problems."""
     refuse_contradictions(outlook, document)
     refuse(unreachable(outlook), document)
     return outlook
@@ -133,10 +125,7 @@ def _of_all(some: Mask) -> str:
 
 
 def _named(some: Mask, order: Array, say: Callable[[float], str]) -> str:
-    """Return text that names the first `_NAMED` devices of the mask `some`, sorted by the values in `order`.
-
-    `say` formats a value.
-    """
+    """Return text on the first `_NAMED` devices of the mask `some` by `order`; `say` formats a value."""
     (places,) = np.nonzero(some)
     first = places[np.argsort(order[places], kind="stable")[:_NAMED]]
     text = "; ".join(f"{device_label(int(place))}, {say(float(order[place]))}" for place in first)

@@ -47,33 +47,18 @@ _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_
 
 @dataclass(frozen=True)
 class Cost:
-    """An estimate of the size of a run.
+    """An estimate of the size of a run."""
 
-    Attributes:
-        devices: number of devices.
-        rounds: maximum number of rounds; None if another limit ends the run.
-        participants: maximum number of devices whose updates are in memory at the same time.
-        answers: number of devices that receive a message, compute and send a reply in a round.
-        parameters: number of trained parameters of the model; None if it depends on data or user code not read yet.
-        data_byte: memory of the samples in bytes; 0 if unknown.
-        upload_bit: maximum size in bits of a model on the uplink, without headers; None if unknown, or if no models are
-            sent.
-        events_each: number of transfers and computations of a device in a round; None if unknown.
-        frozen: number of untrained parameters of the model, which are stored once and not part of updates.
-        shipped_bit: size in bits of the frozen parameters that each device receives once; 0 if devices have them from
-            the start.
-    """
-
-    devices: int
-    rounds: int | None
-    participants: int
-    answers: int
-    parameters: int | None
-    data_byte: int
-    upload_bit: int | None = None
-    events_each: int | None = EVENTS
-    frozen: int = 0
-    shipped_bit: int = 0
+    devices: int  # number of devices
+    rounds: int | None  # maximum number of rounds; None if another limit ends the run
+    participants: int  # maximum number of devices whose updates are in memory at the same time
+    answers: int  # number of devices that receive a message, compute and send a reply in a round
+    parameters: int | None  # number of trained parameters of the model; None if it depends on unread data or user code
+    data_byte: int  # memory of the samples in bytes; 0 if unknown
+    upload_bit: int | None = None  # maximum size of a model on the uplink, without headers; None if unknown or not sent
+    events_each: int | None = EVENTS  # number of transfers and computations of a device in a round; None if unknown
+    frozen: int = 0  # number of untrained parameters of the model, which are stored once and not part of updates
+    shipped_bit: int = 0  # size of the frozen parameters that each device receives once; 0 if devices have them
 
     @classmethod
     def of(cls, scenario: Scenario, extent: Extent | None, data_dir: Path | None = None) -> Cost:
@@ -335,10 +320,7 @@ class Needed:
         return "the rate law" if self.by_rate else "the threshold of the access scheme"
 
     def mean_snr(self, in_sight: Mask) -> Array:
-        """Return the mean SNR (linear) [links] below which a link never carries data.
-
-        `in_sight` [links] is True for links with line of sight.
-        """
+        """Return the mean SNR (linear) [links] below which a link never carries data; `in_sight` is line of sight."""
         return self.sinr / np.where(in_sight, self.fading.peak(True), self.fading.peak(False))
 
 

@@ -193,10 +193,7 @@ def radiated(outlook: Outlook) -> Iterator[Problem]:
 
 
 def power_while_sending(outlook: Outlook) -> Iterator[Problem]:
-    """Yield warnings about devices with constant power while sending, if their transmit power is not the source's.
-
-    Such a power is published for a single transmit power, and may be wrong at other transmit powers.
-    """
+    """Yield warnings about constant powers while sending that were published for another transmit power."""
     scenario, network, side = outlook.scenario, outlook.scenario.network, outlook.scenario.network.sidelink
     access, control = network.uplink.access, network.power_control
     radios: list[tuple[tuple[str, ...], DeviceRadio, str]] = []

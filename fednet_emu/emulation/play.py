@@ -36,17 +36,11 @@ LOG = logging.getLogger("fednet_emu")
 
 
 class Ended(NamedTuple):
-    """The results of a run that has ended.
+    """The results of a run that has ended."""
 
-    Attributes:
-        summary: totals and final scores, as in summary.json.
-        ledger: all records of the run.
-        model: the final model; None if it was not requested or does not exist, as in a timing-only run.
-    """
-
-    summary: dict[str, Any]
-    ledger: Ledger
-    model: FinalModel | None
+    summary: dict[str, Any]  # totals and final scores, as in summary.json
+    ledger: Ledger  # all records of the run
+    model: FinalModel | None  # the final model; None if it was not requested or does not exist, as in a timing-only run
 
 
 def play(
@@ -147,12 +141,8 @@ With these limits, `tried` takes only seconds."""
 def tried(outlook: Outlook) -> str:
     """Build a scenario and run its first round without training, to find the errors of a run before it starts.
 
-    Returns:
-        The reason why the round was not simulated; empty if it was simulated. Large scenarios, external algorithms and
-        apps, and scenarios with missing files are not simulated.
-
-    Raises:
-        FednetError: the error with which the run would end.
+    The error with which the run would end is raised. The result is the reason why the round was not simulated, or an
+    empty text. Large scenarios, external algorithms and apps, and scenarios with missing files are not simulated.
     """
     scenario = outlook.scenario
     if any(scenario.untimed()) or not is_ours(type(scenario.algorithm)):

@@ -75,8 +75,7 @@ def dependencies(scenario_text: str, origin: Mapping[str, Any]) -> dict[str, Any
 def learning_head(scenario: Scenario, task: LearningTask, speller: Speller) -> dict[str, str]:
     """Return all inputs on which the learning of a run depends, by name, each as a hash or a version.
 
-    Raises:
-        Unwritable: the model, or the source of the data, is defined in a script or a notebook.
+    `Unwritable` is raised if the model, or the source of the data, is defined in a script or a notebook.
     """
     device = task.model.device
     speller.keep(task.model, b"K" + (model := speller.spelled(task.model)))

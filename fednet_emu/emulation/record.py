@@ -64,10 +64,8 @@ def recorded(
     `savers` store learned values; the caller may extend the list inside the block. `facts` are the first entries of the
     summary, and `started` is the host time (`time.perf_counter`) at which the run started. `measured` is True for a run
     of real programs. Such a run has no event digest and no check for divergence. It is also not checked that only one
-    sender transmits at a time, because an interrupted message loses its turn.
-
-    Raises:
-        DataError: not all records of the ended run can be written; the status is then `failed`.
+    sender transmits at a time, because an interrupted message loses its turn. If not all records of the ended run can
+    be written, the status is `failed` and a `DataError` is raised.
     """
     summary, status, reason = dict(facts), "failed", ""
     with _log_file(folder), Signals(fed.clock) as signals:
@@ -238,10 +236,7 @@ def _laws(fed: Federation, ledger: Ledger) -> dict[str, str]:
 
 
 def _privacy(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str, float | None]:
-    """Return epsilon and delta of the privacy guarantee after the completed rounds; empty if there is no guarantee.
-
-    An infinite epsilon becomes None.
-    """
+    """Return epsilon (None if infinite) and delta after the completed rounds; empty if there is no guarantee."""
     bound, algorithm = scenario.privacy(fed.round), scenario.algorithm
     found = {} if bound is None else {"epsilon": bound.epsilon, "delta": bound.delta}
     if isinstance(algorithm, LocalTraining) and not measured:

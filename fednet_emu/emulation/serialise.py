@@ -40,8 +40,7 @@ class Writer:
     def plain(self, value: Any) -> Any:
         """Return the JSON form of a value: the value itself, or a list that begins with the kind of the value.
 
-        Raises:
-            NotPlain: the value, or a value inside it, is of a kind that has no JSON form.
+        `NotPlain` is raised if the value, or a value inside it, is of a kind that has no JSON form.
         """
         kind = type(value)
         if kind in _AS_THEY_ARE:
@@ -59,8 +58,7 @@ class Writer:
     def small(self, value: Any, max_byte: float) -> Any:
         """Return the JSON form of a value, as `plain` does, if its new tensors have at most `max_byte` bytes in total.
 
-        Raises:
-            NotPlain: the new tensors are larger, or the value has no JSON form; no tensor of the value is then stored.
+        Otherwise, or if the value has no JSON form, `NotPlain` is raised, and no tensor of the value is stored.
         """
         before, self._room_byte = len(self._held), max_byte
         try:
@@ -127,11 +125,7 @@ class Reader:
         self._made: dict[str, Any] = {}
 
     def value(self, plain: Any) -> Any:
-        """Return the value whose JSON form is `plain`.
-
-        Raises:
-            ValueError: the kind of the value is unknown, or the class of a record is not loaded.
-        """
+        """Return the value whose JSON form is `plain`; raise a `ValueError` for unknown kinds and classes."""
         if not isinstance(plain, list):
             return plain
         kind, *rest = plain

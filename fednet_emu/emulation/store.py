@@ -64,11 +64,7 @@ def to_bytes(name: str, content: Any, tensors: dict[str, Tensor]) -> bytes:
 
 
 def from_bytes(name: str, data: bytes) -> tuple[Any, dict[str, Tensor]]:
-    """Return the content and the tensors of an entry from the bytes `data` that `to_bytes` has returned.
-
-    Raises:
-        Refused: the data are damaged, of another format, or of an entry with another name.
-    """
+    """Return the content and the tensors of an entry from the bytes that `to_bytes` returned, or raise `Refused`."""
     end = data.find(b"\n", 0, 200)
     first, body = data[: max(end, 0)].split(b" "), data[end + 1 :]
     if len(first) != 4 or b" ".join(first[:2]) != MAGIC:
@@ -84,11 +80,7 @@ def from_bytes(name: str, data: bytes) -> tuple[Any, dict[str, Tensor]]:
 
 
 def read_entry(path: Path) -> tuple[Any, dict[str, Tensor]]:
-    """Return the content and the tensors of the entry in a file, and update the file's time of last use.
-
-    Raises:
-        Refused: the file is damaged, too large or a link, or belongs to another user.
-    """
+    """Return an entry's content and tensors from its file, whose time of use is updated, or raise `Refused`."""
     if not is_own(path):
         raise Refused("is a link, no file, or belongs to another user")
     if path.stat().st_size > LARGEST_BYTE:
@@ -126,17 +118,11 @@ def is_own(path: Path, *, folder: bool = False) -> bool:
 
 @final
 class Shelf:
-    """The stored values of learning programs with the same head (inputs), in the run's folder and a shared folder.
+    """The stored values of learning programs with the same `head` (inputs of the run's learning).
 
-    Args:
-        own: the folder of the run's own entries, which is used until the run is finished; None to write no such
-            entries.
-        shared: the folder whose entries all runs read and write; None to share no entries.
-        head: the inputs of the run's learning.
-
-    Attributes:
-        passed: rolling digests of the training wavefronts that earlier runs have completed.
-        snapshots: the snapshot files of earlier runs, by rolling digest.
+    The folder `own` has the entries of the run, and is used until the run is finished. The folder `shared` has entries
+    that all runs read and write. Each of them is None if no such entries are written. `passed` are the rolling digests
+    of the training wavefronts that earlier runs have completed, and `snapshots` their snapshot files by rolling digest.
     """
 
     def __init__(self, own: Path | None, shared: Path | None, head: Head) -> None:
@@ -240,11 +226,7 @@ class Shelf:
             self.write()
 
     def write(self) -> None:
-        """Write all values and digests recorded since the latest write.
-
-        Raises:
-            DataError: the folder of the run cannot be written to.
-        """
+        """Write all values and digests recorded since the latest write; raise a `DataError` if this is impossible."""
         self._written_s = time.monotonic()
         noted, read, self._noted, self._read = self._noted, self._read, [], []
         if not self.is_open:
@@ -264,9 +246,7 @@ class Shelf:
     def keep(self, rolling: bytes, values: Mapping[bytes, Any]) -> None:
         """Store graph values as a snapshot named `rolling`, which replaces earlier snapshots in the run's folder.
 
-        Raises:
-            NotPlain: a value cannot be stored without code.
-            DataError: the folder of the run cannot be written to.
+        `NotPlain` is raised if a value cannot be stored without code, a `DataError` if the folder is not writable.
         """
         self.write()
         writer = Writer()
@@ -370,13 +350,10 @@ class Saver:
             self.save(fed)
 
     def save(self, fed: Federation) -> None:
-        """Write the recorded values, and save a snapshot if possible.
+        """Write the recorded values, and save a snapshot if possible; raise a `DataError` if they cannot be written.
 
         No snapshot is saved while a computation or a sum is in progress. Before the end of the run, snapshots are saved
         only if an interval (`every_s`) is given and the graph has no postponed values.
-
-        Raises:
-            DataError: values or snapshot cannot be written.
         """
         program = fed.graph.program
         if program is None:
@@ -439,10 +416,7 @@ VARIABLE, LIMIT, MOST = "FEDNET_CACHE", "limit.txt", 2_000_000_000
 
 
 def cache_folder() -> Path | None:
-    """Return the folder shared by all runs; None if the environment variable FEDNET_CACHE is empty.
-
-    It is the folder given by FEDNET_CACHE or, if the variable is not set, a folder in the user's cache.
-    """
+    """Return the folder shared by all runs: FEDNET_CACHE (None if empty), or a folder in the user's cache."""
     named = os.environ.get(VARIABLE)
     if named is None:
         return user_cache_path("fednet_emu", appauthor=False) / "learning"

@@ -46,8 +46,7 @@ CohortSize = Annotated[Annotated[int, Field(gt=0)] | Annotated[float, Field(gt=0
 def cohort_size(cohort: int | float, count: int, where: str = "cohort") -> int:
     """Return the number of devices in a cohort out of `count` devices; a share is rounded, to at least one device.
 
-    Raises:
-        AlgorithmError: `cohort` is not a valid `CohortSize`, for example 5.0; `where` names the argument in the error.
+    An `AlgorithmError`, which names the argument by `where`, is raised if `cohort` is not valid, for example 5.0.
     """
     try:
         size = _count_or_share(cohort)
@@ -61,10 +60,8 @@ class Cohort(Completion):
 
     The event triggers immediately or, if all devices are absent, when a device returns. `view` maps the index of a
     device to its `Device`. `rng` makes the random generator; it is called only if a draw is needed, because making a
-    generator takes as long as drawing.
-
-    Raises:
-        Deadlock: no device was present at any of `MOST_LOOKS` successive times at which a device could have returned.
+    generator takes as long as drawing. A `Deadlock` is raised if no device is present at any of `MOST_LOOKS` successive
+    times at which a device could return.
     """
 
     def __init__(

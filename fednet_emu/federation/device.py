@@ -96,17 +96,11 @@ def check_training(w: Any, plan: Any, terms: Mapping[str, Any]) -> None:
 
 
 class Invitation(NamedTuple):
-    """Information about an exchange that its participating devices can read.
+    """Information about an exchange that its participating devices can read."""
 
-    Attributes:
-        cohort: all devices of the exchange.
-        ends_s: simulated time in s at which the server stops waiting; None to wait for all replies.
-        statistics: training statistics that a device sends with its reply.
-    """
-
-    cohort: Sequence[Device] = ()
-    ends_s: float | None = None
-    statistics: tuple[Statistic, ...] = ()
+    cohort: Sequence[Device] = ()  # all devices of the exchange
+    ends_s: float | None = None  # simulated time in s at which the server stops waiting; None to wait for all replies
+    statistics: tuple[Statistic, ...] = ()  # training statistics that a device sends with its reply
 
 
 _ALONE = Invitation()

@@ -37,21 +37,13 @@ class Reply(NamedTuple):
 
 
 class Upload(NamedTuple):
-    """An upload, which consists of the reply of a device and the device's training statistics.
+    """An upload, which consists of the reply of a device and the device's training statistics."""
 
-    Attributes:
-        payload: the elements of the reply, followed by the statistics.
-        since: the model that the device started from; see `Federation.uplink`.
-        power_part: share of the device's transmit power that is used for the upload.
-        n_statistics: number of training statistics at the end of the payload.
-        several: whether the reply is a tuple of several elements.
-    """
-
-    payload: Any
-    since: Since
-    power_part: float
-    n_statistics: int
-    several: bool
+    payload: Any  # the elements of the reply, followed by the statistics
+    since: Since  # the model that the device started from; see `Federation.uplink`
+    power_part: float  # share of the device's transmit power that is used for the upload
+    n_statistics: int  # number of training statistics at the end of the payload
+    several: bool  # whether the reply is a tuple of several elements
 
 
 def upload_of(k: Device, reply: Any, base: Any) -> Upload:

@@ -56,8 +56,7 @@ def scored(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor) -> Metrics:
 class Learner:
     """Creates the training jobs of a run, and reads their results, which are not computed in a timing-only run.
 
-    Attributes:
-        nominal: True after `read` has returned a nominal value in place of one that a timing-only run does not compute.
+    `nominal` is True after `read` has returned a nominal value in place of one that a timing-only run does not compute.
     """
 
     def __init__(self, graph: Graph, task: LearningTask | None, streams: Streams, *, timing_only: bool) -> None:
@@ -86,15 +85,12 @@ class Learner:
         plan: SgdPlan,
         key: tuple[Any, ...],
         t: int,
-        subset: IntArray | None = None,
-        data: TrainData | None = None,
         *,
-        of: Device | None = None,
-        model: FlatModel | None = None,
         squares: bool = False,
         **terms: Any,
     ) -> Work:
-        model, mine = model or self._task.model, self._task.slice_of((of or device).index)
+        subset, of, model = terms.get("subset"), terms.get("of"), terms.get("model") or self._task.model
+        mine = self._task.slice_of((of or device).index)
         if params.size != model.size:
             self.check(params, "k.train")
         n_samples = mine.stop - mine.start if subset is None else len(subset)
@@ -108,7 +104,7 @@ class Learner:
             trained = self._graph.untrained(model.size, squares=squares)
             work: Work = _new(Work, (flop, trained, params.number, trained.params.number))
             return work
-        job = self.job(device, params, plan, key, t, subset, data, of=of, model=model, squares=squares, **terms)
+        job = self.job(device, params, plan, key, t, squares=squares, **terms)
         trained = self._graph.train(job)
         return Work(job.flop, trained, params.number, trained.params.number)
 
@@ -194,8 +190,7 @@ class Learner:
     def check(self, models: Models | None, verb: str) -> None:
         """Check that `models`, an argument of the operation `verb`, is a model, a sequence of models or None.
 
-        Raises:
-            AlgorithmError: a model is not a deferred value, or has the wrong number of parameters.
+        An `AlgorithmError` is raised if a model is not a deferred value, or has the wrong number of parameters.
         """
         if models is None:
             return
@@ -236,33 +231,22 @@ class Learner:
 
     def score(self, model: Models, evaluation: Evaluation, *, validate: bool = False) -> Scores:
         """Score one model, or the model of every device, and if `validate` is True also on the validation samples."""
+        one = isinstance(model, Deferred)
+        nodes = [model] if isinstance(model, Deferred) else list(model)
+        per_device, train_loss, metrics = evaluation.per_device, evaluation.worst_train_loss, evaluation.metrics
 
         def compute() -> Scores:
-            found = tested()
-            if validate:
-                models = (model,) if isinstance(model, Deferred) else model
-                return found._replace(validation=self._task.validation([self._model(own) for own in models]))
-            return found
-
-        def tested() -> Scores:
-            what: Any = {
-                "per_device": evaluation.per_device,
-                "train_loss": evaluation.worst_train_loss,
-                "metrics": evaluation.metrics,
-            }
+            vectors = [self._model(own) for own in nodes]
+            what: Any = {"per_device": per_device, "train_loss": train_loss, "metrics": metrics}
             if evaluation.consensus:
-                if isinstance(model, Deferred):
-                    return self._task.score_together([self._model(model)] * len(self._task.n_samples), **what)
-                return self._task.score_together([self._model(own) for own in model], **what)
-            if isinstance(model, Deferred):
-                return self._task.score(self._model(model), **what)
-            return self._task.score_own([self._model(own) for own in model], **what)
+                found = self._task.score_together(vectors * len(self._task.n_samples) if one else vectors, **what)
+            else:
+                found = self._task.score(vectors[0], **what) if one else self._task.score_own(vectors, **what)
+            return found._replace(validation=self._task.validation(vectors)) if validate else found
 
-        own = evaluation.per_device, evaluation.worst_train_loss, evaluation.consensus, evaluation.metrics
-        one = isinstance(model, Deferred)
         with self._graph.host.part("evaluation"):
-            nodes = [model] if isinstance(model, Deferred) else list(model)
-            scores: Scores = self._graph.recall(("score", one, validate, *own), nodes, compute)
+            key = "score", one, validate, per_device, train_loss, evaluation.consensus, metrics
+            scores: Scores = self._graph.recall(key, nodes, compute)
         return scores
 
     def _model(self, model: Deferred) -> Tensor:

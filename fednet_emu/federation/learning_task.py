@@ -25,22 +25,13 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class Scores(NamedTuple):
-    """Metrics of one model on the test set, and optionally on each device's share of the test set.
+    """Metrics of one model on the test set, and optionally on each device's share of the test set."""
 
-    Attributes:
-        pooled: metrics on the whole test set.
-        by_device: metrics on each device's share of the test set; None if not measured.
-        worst_train_loss: maximum over devices of the loss on the device's training samples; nan if not measured.
-        attack_success: share of the attacked test samples that are classified as the attacker intends; nan if there is
-            no attack.
-        validation: metrics on the validation samples; None if not measured.
-    """
-
-    pooled: Metrics
-    by_device: DeviceMetrics | None
-    worst_train_loss: float = math.nan
-    attack_success: float = math.nan
-    validation: Metrics | None = None
+    pooled: Metrics  # metrics on the whole test set
+    by_device: DeviceMetrics | None  # metrics on each device's share of the test set; None if not measured
+    worst_train_loss: float = math.nan  # maximum over devices of the loss on training samples; nan if not measured
+    attack_success: float = math.nan  # share of attacked test samples classified as intended; nan without an attack
+    validation: Metrics | None = None  # metrics on the validation samples; None if not measured
 
     @property
     def accuracies(self) -> Array:
@@ -172,10 +163,8 @@ class LearningTask:
     ) -> Scores:
         """Return metrics of each device's model on the device's share of the test set, pooled over all samples.
 
-        The success of an attack is not measured, because it is defined only for a common model.
-
-        Raises:
-            ScenarioError: no device has a test sample.
+        The success of an attack is not measured, because it is defined only for a common model. A `ScenarioError` is
+        raised if no device has a test sample.
         """
         rows = [self._test_order[start:end] for start, end in pairwise(self._test_offsets)]
         scored = [

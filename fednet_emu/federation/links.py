@@ -84,10 +84,7 @@ class Links:
         return Shared(payload, self._shared)
 
     def downlink(self, device: int, payload: Any, size_bit: int | None) -> Transfer:
-        """Send from the server to a device.
-
-        A published model is sent as a compressed update if the device has the previously published model.
-        """
+        """Send to a device; a published model is sent as an update if the device has the one published before."""
         published = None if size_bit is not None else self._publications
         if published is not None:
             size_bit = published.bit(device, payload.payload if isinstance(payload, Shared) else payload)
@@ -119,10 +116,8 @@ class Links:
     ) -> Transfer:
         """Send from a device to the server, as an update if the uplink compresses and `since` is given.
 
-        `kept` is the share of entries that a sparse update keeps; None means the share set in the scenario.
-
-        Raises:
-            ScenarioError: the uplink access is `over-the-air`, which carries only sums of all uploads.
+        `kept` is the share of entries that a sparse update keeps; None means the share set in the scenario. A
+        `ScenarioError` is raised if the uplink access is `over-the-air`, which carries only sums of all uploads.
         """
         if self._network.superposition is not None:
             raise ScenarioError(

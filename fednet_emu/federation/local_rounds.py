@@ -87,21 +87,14 @@ class LocalStep:
 
 
 class Computed(NamedTuple):
-    """Computations of a cohort in the order of their end times.
+    """Computations of a cohort in the order of their end times."""
 
-    Attributes:
-        place: [computations] position of the device in the cohort.
-        flop: [computations] work in FLOP.
-        started_ns, ended_ns: [computations] start and end times in ns.
-        input, output: [computations] identification numbers of the deferred input and output values.
-    """
-
-    place: IntArray
-    flop: Array
-    started_ns: IntArray
-    ended_ns: IntArray
-    input: IntArray
-    output: IntArray
+    place: IntArray  # [computations] position of the device in the cohort
+    flop: Array  # [computations] work in FLOP
+    started_ns: IntArray  # [computations] start times in ns
+    ended_ns: IntArray  # [computations] end times in ns
+    input: IntArray  # [computations] identification numbers of the deferred input values
+    output: IntArray  # [computations] identification numbers of the deferred output values
 
     @classmethod
     def of(cls, rows: Sequence[tuple[int, Work, int, int]]) -> Self:
@@ -113,37 +106,22 @@ class Computed(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """The replies of a cohort, in the order of the cohort.
+    """The replies of a cohort, in the order of the cohort."""
 
-    Attributes:
-        payloads: [devices] the content of each upload.
-        size_bit: [devices] size of each upload in bits, with headers.
-        number: [devices] number that identifies each payload in the records.
-        ready_ns: [devices] times in ns at which the uploads are ready.
-        uploads: [devices] the upload objects; None if every reply is the trained parameters alone.
-    """
-
-    payloads: Sequence[Any]
-    size_bit: IntArray
-    number: IntArray
-    ready_ns: IntArray
-    uploads: Sequence[Upload] | None = None
+    payloads: Sequence[Any]  # [devices] the content of each upload
+    size_bit: IntArray  # [devices] size of each upload in bits, with headers
+    number: IntArray  # [devices] number that identifies each payload in the records
+    ready_ns: IntArray  # [devices] times in ns at which the uploads are ready
+    uploads: Sequence[Upload] | None = None  # [devices] None if every reply is the trained parameters alone
 
 
 @final
 class LocalRounds:
-    """Decides which exchanges can be simulated with arrays, and simulates them.
+    """Decides which exchanges can be simulated with arrays until the simulated time `until_s`, and simulates them.
 
-    Attributes:
-        alone: whether nothing else happens during an exchange: the algorithm is a single process, and no evaluation at
-            a regular simulated time reads the records within a round.
-        played: number of exchanges that can be simulated with arrays.
-        refused: for each reason, the number of exchanges that cannot be simulated with arrays.
-
-    Args:
-        fed: the federation.
-        until_s: simulated time in s at which the run ends at the latest; None for no limit.
-        alone: initial value of the attribute `alone`.
+    `alone` is True if nothing else happens during an exchange: the algorithm is a single process, and no evaluation at
+    a regular simulated time reads the records within a round. `played` is the number of exchanges that can be simulated
+    with arrays; `refused` is the number of all others, for each reason.
     """
 
     def __init__(self, fed: Fed, until_s: float | None, *, alone: bool) -> None:

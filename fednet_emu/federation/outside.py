@@ -29,31 +29,19 @@ class Question(NamedTuple):
 
 
 class Outside(NamedTuple):
-    """Set of decisions that the caller of a run takes in place of the scenario.
+    """Set of decisions that the caller of a run takes in place of the scenario."""
 
-    Attributes:
-        questions: names of the decisions that the caller takes; scenario settings determine all other decisions.
-        statistics: training statistics that devices send with their uploads, in addition to those of the selection
-            rule.
-    """
-
-    questions: frozenset[str] = frozenset()
-    statistics: tuple[Statistic, ...] = ()
+    questions: frozenset[str] = frozenset()  # names of the decisions; scenario settings determine all other decisions
+    statistics: tuple[Statistic, ...] = ()  # statistics sent with uploads, in addition to those of the selection rule
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """Settings for the devices of one round that replace the algorithm's settings; None keeps an algorithm's setting.
+    """Settings for the devices of one round that replace the algorithm's settings; None keeps the algorithm's."""
 
-    Attributes:
-        deadline_s: maximum time in s that the server waits for the uploads.
-        steps: shares [devices] of the algorithm's local steps, in (0, 1].
-        ratio: shares [devices] of the entries that a sparse upload keeps, in (0, 1].
-    """
-
-    deadline_s: float | None = None
-    steps: Array | None = None
-    ratio: Array | None = None
+    deadline_s: float | None = None  # maximum time in s that the server waits for the uploads
+    steps: Array | None = None  # shares [devices] of the algorithm's local steps, in (0, 1]
+    ratio: Array | None = None  # shares [devices] of the entries that a sparse upload keeps, in (0, 1]
 
     def plan(self, plan: SgdPlan, device: int, n_samples: int) -> SgdPlan:
         """Return the training plan of a device, shortened to the share `steps` of its local steps (at least one)."""

@@ -65,13 +65,9 @@ class RoundPlans:
     ) -> Process:
         """Process that grants band shares, powers and clock frequencies; it returns the participating devices.
 
-        Args:
-            devices: indices of the chosen devices, at least one.
-            flop: nominal work [N] in FLOP of every device of the federation.
-            n_samples: number of samples [N] of every device.
-            down_bit: size in bits of the download of each device, without headers.
-            up_bit: size in bits of the upload of each device, without headers.
-            t: index of the round, from 0.
+        The chosen `devices`, at least one, are given by index. `flop` is the nominal work [N] in FLOP and `n_samples`
+        the number of samples [N] of every device of the federation. `down_bit` and `up_bit` are the sizes in bits,
+        without headers, of the download and upload of each chosen device. Round `t` is counted from 0.
         """
         self.clear()
         planner, overhead = self._planner, self._network.settings.overhead
@@ -135,10 +131,7 @@ class RoundPlans:
             return np.asarray(down_bit / self._network.expected_bps(numbers, down=True))
 
     def _after_download(self, round_: Round, there: Mask) -> Round:
-        """Return the round with the download times that result if only the devices in `there` receive the model.
-
-        A broadcast then lasts as long as the slowest link to these devices.
-        """
+        """Return the round if only the devices `there` download; a broadcast lasts as long as their slowest link."""
         download_s = round_.ready_s
         if not self._network.downlink.settings.broadcasts:
             return round_

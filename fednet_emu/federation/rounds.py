@@ -35,12 +35,10 @@ def is_standstill(fruitless: int, lasted_s: float, *, moving: bool) -> bool:
 class Rounds:
     """Counts and records rounds.
 
-    Attributes:
-        ended: number of completed rounds.
-        deadline_s: deadline of the latest round in s, for error messages; None if there is no deadline.
-        requests: number of transfers and computations since the end of the latest round.
-        most: maximum number of requests before the end of the round; each wait reduces this number.
-        trusted: whether the algorithm is known to end its rounds, however long they are.
+    `ended` is the number of completed rounds, and `deadline_s` the deadline of the latest round in s, if any, for error
+    messages. `requests` is the number of transfers and computations since the end of the latest round, and `most` its
+    maximum before the end of the round, which each wait reduces. `trusted` is True if the algorithm is known to end its
+    rounds, however long they are.
     """
 
     def __init__(
@@ -108,10 +106,9 @@ class Rounds:
     def end(self, *, invited: int | None = None, arrived: int | None = None) -> None:
         """Record the end of a round and start the next; by default, `invited` and `arrived` are those of exchanges.
 
-        Raises:
-            AlgorithmError: the round has requests, but none can have ended at time 0; or `invited` or `arrived` is
-                None, and no exchange has been counted.
-            Deadlock: no reply has arrived for `MAX_FRUITLESS_ROUNDS` rounds or more, and none is likely to arrive.
+        An `AlgorithmError` is raised if the round has requests, but none can have ended at time 0, or if `invited` or
+        `arrived` is None and no exchange has been counted. A `Deadlock` is raised if no reply has arrived for
+        `MAX_FRUITLESS_ROUNDS` rounds or more, and none is likely to arrive.
         """
         now_ns, counted = self._clock.now, self._answered
         if not now_ns and self.requests and not (len(self._ledger.transfers) or len(self._ledger.computes)):

@@ -85,20 +85,13 @@ def sums_of(fed: Fed) -> Sums | SecureSums | None:
 
 @dataclass(frozen=True)
 class SecureMean:
-    """Mean that the server computes from the masked vectors of one run of the protocol.
-
-    Attributes:
-        graph: for each device that has sent the shares of its secrets, the neighbours that have done so, too.
-        came: devices whose vectors have arrived, in the order in which the server processes the models.
-        answers: devices that have sent the shares with which the sum is unmasked.
-        threshold: number of shares that reveal a secret.
-    """
+    """Mean that the server computes from the masked vectors of one run of the protocol."""
 
     rule: SecureAggregation
-    graph: dict[int, frozenset[int]]
-    came: Sequence[int]
-    answers: frozenset[int]
-    threshold: int
+    graph: dict[int, frozenset[int]]  # neighbours of each device, among devices that have sent shares of their secrets
+    came: Sequence[int]  # devices whose vectors have arrived, in the order in which the server processes the models
+    answers: frozenset[int]  # devices that have sent the shares with which the sum is unmasked
+    threshold: int  # number of shares that reveal a secret
     streams: Streams
     attempt: int
 
@@ -175,10 +168,8 @@ class SecureSums:
     def of(self, size: int, pairs: Iterable[tuple[Device, Process]], deadline_s: float | None) -> Process:
         """Process that returns the deliveries of the vectors, and the function that computes their mean.
 
-        Args:
-            size: number of entries of a vector.
-            pairs: each device, and the process that returns the device and its vector, or a lost `Delivery`.
-            deadline_s: time in s from now until which vectors may arrive; None for no deadline.
+        Each vector has `size` entries. `pairs` has each device with the process that returns the device and its vector,
+        or a lost `Delivery`. Vectors may arrive for `deadline_s` from now, or without limit.
         """
         fed, rule, pairs = self._fed, self._rule, list(pairs)
         self._attempts += 1
@@ -212,10 +203,8 @@ class SecureSums:
 class _Steps:
     """The steps of one run of secure aggregation; a device is identified by its position in the cohort.
 
-    Attributes:
-        keyed: devices that have sent their public keys.
-        shared: devices that have sent the shares of their secrets.
-        lost: lost deliveries, by device; these devices are excluded from further steps.
+    `keyed` are the devices that have sent their public keys, and `shared` those that have sent the shares of their
+    secrets. `lost` has the lost deliveries by device; these devices are excluded from further steps.
     """
 
     def __init__(self, fed: Fed, devices: Sequence[Device], graph: Graph, needed: int, until_ns: int | None) -> None:
@@ -264,10 +253,7 @@ class _Steps:
         return (yield from self._heard("unmask", came, bit.__getitem__))
 
     def _heard(self, step: str, able: frozenset[int], bit: Callable[[int], int]) -> Process:
-        """Process that sends `bit(i)` bits from each device i in `able`; it returns the senders of arrived messages.
-
-        If fewer messages than required arrive, it returns none.
-        """
+        """Process that sends `bit(i)` bits from each i in `able`; it returns the senders, or none if too few arrive."""
         if not able:
             return frozenset()
         fed, started_ns, sizes = self._fed, self._fed.clock.now, {i: bit(i) for i in sorted(able)}

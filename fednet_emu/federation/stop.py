@@ -102,12 +102,7 @@ class Stop(Component):
             yield "patience", "counts evaluations at the ends of rounds, got evaluation.every_rounds: null; give 1"
 
     def reached(self, spent: Mapping[str, float], accuracy: float | None) -> bool:
-        """Return True if a limit is reached at the end of a round.
-
-        Args:
-            spent: costs of the run, by the names in `COSTS`.
-            accuracy: latest accuracy; None if no accuracy was measured.
-        """
+        """Return True if a limit is reached by the costs `spent`, named as in `COSTS`, or by the latest `accuracy`."""
         for name, limit in (("rounds", self.rounds), ("bits", self.bits), ("energy_j", self.energy_j)):
             if limit is not None and spent[name] >= limit:
                 return True

@@ -82,15 +82,10 @@ def shares_of(weights: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class NoisyMean:
-    """Function that computes the noisy mean that the server receives in a burst of simultaneous uploads.
+    """Function that computes the noisy mean that the server receives in a burst of simultaneous uploads."""
 
-    Attributes:
-        factors: amplitude a_k with which the signal of each sender k arrives; 1 if the sender knows its channel.
-        snr: signal-to-noise ratio eta / sigma^2, linear.
-    """
-
-    factors: Sequence[float]
-    snr: float
+    factors: Sequence[float]  # amplitude a_k of the signal of each sender k; 1 if the sender knows its channel
+    snr: float  # signal-to-noise ratio eta / sigma^2, linear
     streams: Streams
     burst: int
 
@@ -119,15 +114,9 @@ class Sums:
     def of(self, size: int, pairs: Iterable[tuple[Device, Process]], deadline_s: float | None) -> Process:
         """Process that returns the deliveries of the uploads, and the function that computes their mean.
 
-        The burst starts when all devices are ready, or at the latest time at which it can still end by the deadline.
-
-        Args:
-            size: number of entries of an upload.
-            pairs: each device, and the process that returns the device and its upload, or a lost `Delivery`.
-            deadline_s: time in s from now until the end of the round; None for no deadline.
-
-        Raises:
-            ScenarioError: a burst takes `deadline_s` or longer.
+        Each upload has `size` entries. `pairs` has each device with the process that returns the device and its upload,
+        or a lost `Delivery`. The burst starts when all devices are ready, or at the latest time at which it can still
+        end by the deadline, `deadline_s` from now. A `ScenarioError` is raised if a burst takes `deadline_s` or longer.
         """
         burst_s = self._air.burst_s(size)
         patience_s = None if deadline_s is None else (to_ns(deadline_s) - to_ns(burst_s)) / NS_PER_S

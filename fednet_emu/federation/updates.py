@@ -39,10 +39,7 @@ class Shared(NamedTuple):
 
 
 def n_scalars(payload: Any) -> int:
-    """Return the number of scalars in a payload.
-
-    A payload is a deferred value, a number, an array, None (no scalars), or a tuple or list of payloads.
-    """
+    """Return the number of scalars in a payload: a deferred value, number, array, None, or sequence of payloads."""
     if type(payload) is Deferred:
         return payload.size
     if isinstance(payload, (tuple, list)):
@@ -99,14 +96,9 @@ def sent(
 ) -> Sent:
     """Return the compressed message for the update [n] (`x` - `base`) plus the compression error of earlier messages.
 
-    Args:
-        scheme: the compression.
-        x: the model [n] of the sender, or an update [n].
-        base: the model [n] that sender and receiver have; None if `x` is an update.
-        left: compression error of earlier messages [n]; None for no error.
-        streams: random streams of the run.
-        name: name of the random stream of the message.
-        statistics: number of running statistics at the end of `x`, which are not compressed.
+    `x` is the model [n] of the sender and `base` the one that sender and receiver have; if `base` is None, `x` is an
+    update. `left` is the compression error [n] of earlier messages, or None. `name` names the random stream of the
+    message. The last `statistics` entries of `x` are running statistics, which are not compressed.
     """
     if statistics:
         n = len(x) - statistics
@@ -195,10 +187,8 @@ class Uploads:
 
         `since` gives the model from which each part of the payload is sent as a difference, see `Base`. If `kept` is
         given, a sparse scheme keeps this share of the entries. Until the message has arrived, further calls with the
-        same payload and `since` return the same message.
-
-        Raises:
-            ValueError: `since` does not have one entry for each part of the payload.
+        same payload and `since` return the same message. A `ValueError` is raised if `since` does not have one entry
+        for each part of the payload.
         """
         alone = not isinstance(payload, tuple)
         parts, bases = (payload,) if alone else payload, since if isinstance(since, tuple) else (since,)
@@ -231,19 +221,12 @@ class Uploads:
 
 @dataclass(slots=True)
 class _Published:
-    """The latest published model.
+    """The latest published model."""
 
-    Attributes:
-        source: identification number of the server's model before compression.
-        model: the published model, which devices decode.
-        before: identification number of the previous published model; -1 if there is none.
-        bit: size in bits of the update from the previous published model.
-    """
-
-    source: int
-    model: Deferred
-    before: int = -1
-    bit: int = 0
+    source: int  # identification number of the server's model before compression
+    model: Deferred  # the published model, which devices decode
+    before: int = -1  # identification number of the previous published model; -1 if there is none
+    bit: int = 0  # size in bits of the update from the previous published model
 
     @property
     def known(self) -> tuple[int, int]:

@@ -227,8 +227,7 @@ class Clock(simpy.Environment):
     def answer(self, value: Any) -> None:
         """Pass the requested decision `value` to the requesting process, which continues up to its next `yield`.
 
-        Raises:
-            AlgorithmError: the resumed process causes another process to request a decision; see `ask`.
+        An `AlgorithmError` is raised if this process causes another process to request a decision; see `ask`.
         """
         decision, self.asked = self.asked, None
         assert decision is not None, "a question is open"
@@ -242,9 +241,8 @@ class Clock(simpy.Environment):
     def advance(self, main: RunningProcess) -> bool:
         """Run until a process requests a decision (return True), or `main` ends or its time limit is reached (False).
 
-        Raises:
-            Deadlock: `main` has not ended, but no event can resume a process any more.
-            AlgorithmError: another process would continue before the requesting process; see `ask`.
+        A `Deadlock` is raised if `main` has not ended, but no event can resume a process any more, and an
+        `AlgorithmError` if another process would continue before the requesting process; see `ask`.
         """
         queue = self._queue
         if self.asked is not None:

@@ -64,10 +64,7 @@ class Measured(NamedTuple):
         return float(self.metric.value(self.kept, self.y)) if len(self.y) else float("nan")
 
     def by_device(self, order: IntArray, offsets: IntArray) -> Array:
-        """Return the metric of each device, as an array [devices].
-
-        Device d has the samples `order[offsets[d]:offsets[d + 1]]`.
-        """
+        """Return the metric [devices]; device d has the samples `order[offsets[d]:offsets[d + 1]]`."""
         own = np.split(order, offsets[1:-1])
         return np.array([Measured(self.metric, self.kept[rows], self.y[rows]).pooled() for rows in own], np.float64)
 
@@ -80,7 +77,7 @@ class TopK(Metric):
 
     k: int = Field(5, ge=2, le=10)
     """Number k of classes with the highest outputs. Must be less than the number of classes."""
-    suits: ClassVar[tuple[TaskName, ...]] = ("classification",)
+    suits = ("classification",)
 
     @property
     def column(self) -> str:
@@ -106,7 +103,7 @@ class MacroF1(Metric):
     are excluded from the average.
     """
 
-    suits: ClassVar[tuple[TaskName, ...]] = ("classification", "multi-label")
+    suits = ("classification", "multi-label")
 
     def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
         return outputs.argmax(1) if y.ndim == 1 else outputs
@@ -127,7 +124,7 @@ class MacroF1(Metric):
 class BalancedAccuracy(Metric):
     """Balanced accuracy: the accuracy on the samples of each class, averaged over the classes that occur."""
 
-    suits: ClassVar[tuple[TaskName, ...]] = ("classification",)
+    suits = ("classification",)
 
     def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
         return outputs.argmax(1)
@@ -143,7 +140,7 @@ class Perplexity(Metric):
     A uniform choice among this number of tokens would have the same loss.
     """
 
-    suits: ClassVar[tuple[TaskName, ...]] = ("classification", "next-token")
+    suits = ("classification", "next-token")
 
     def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
         return losses
@@ -164,7 +161,7 @@ def _counts(predicted: Kept, y: Kept) -> tuple[Kept, Kept, Kept]:
 class MicroF1(Metric):
     """Micro F1: the F1 score 2 TP / (2 TP + FP + FN), counted over all pairs of a sample and a label."""
 
-    suits: ClassVar[tuple[TaskName, ...]] = ("multi-label",)
+    suits = ("multi-label",)
 
     def value(self, kept: Kept, y: Kept) -> float:
         """Return the F1 score; nan if no label applies and none is predicted."""
@@ -176,7 +173,7 @@ class MicroF1(Metric):
 class ExactMatch(Metric):
     """Exact match ratio: the share of samples for which all labels are predicted correctly."""
 
-    suits: ClassVar[tuple[TaskName, ...]] = ("multi-label",)
+    suits = ("multi-label",)
 
     def value(self, kept: Kept, y: Kept) -> float:
         return float(((kept > 0) == (y > 0)).all(1).mean())
@@ -188,7 +185,7 @@ class AveragePrecision(Metric):
     The average precision is the area under the precision-recall curve.
     """
 
-    suits: ClassVar[tuple[TaskName, ...]] = ("multi-label",)
+    suits = ("multi-label",)
 
     def value(self, kept: Kept, y: Kept) -> float:
         """Return the average precision; nan if no label occurs, or if an output is not finite."""
@@ -208,7 +205,7 @@ class RocAuc(Metric):
     labels. Classes or labels that none or all of the samples have are excluded.
     """
 
-    suits: ClassVar[tuple[TaskName, ...]] = ("classification", "multi-label")
+    suits = ("classification", "multi-label")
 
     def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
         """Return the class probabilities [B, classes] in double precision, or the label scores [B, labels]."""
@@ -228,7 +225,7 @@ class RocAuc(Metric):
 class Mae(Metric):
     """The mean absolute error, in the unit of the targets."""
 
-    suits: ClassVar[tuple[TaskName, ...]] = ("regression",)
+    suits = ("regression",)
 
     def value(self, kept: Kept, y: Kept) -> float:
         return float(np.abs(_errors(kept, y)).mean())
@@ -237,7 +234,7 @@ class Mae(Metric):
 class Rmse(Metric):
     """Root mean squared error, in the unit of the targets."""
 
-    suits: ClassVar[tuple[TaskName, ...]] = ("regression",)
+    suits = ("regression",)
 
     def value(self, kept: Kept, y: Kept) -> float:
         return float(np.sqrt(np.square(_errors(kept, y)).mean()))
@@ -250,7 +247,7 @@ class R2(Metric):
     the mean of the target as prediction has the value 0. The metric is undefined (nan) if a target is constant.
     """
 
-    suits: ClassVar[tuple[TaskName, ...]] = ("regression",)
+    suits = ("regression",)
 
     def value(self, kept: Kept, y: Kept) -> float:
         """Return the mean R^2 over the targets; nan if a target has the same value in all samples."""

@@ -55,10 +55,7 @@ def versions() -> dict[str, str]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """Return the manifest of the run in a folder, or None if there is no valid manifest.
-
-    Listed files outside the run folder are removed from the result.
-    """
+    """Return the manifest of a folder's run, without files outside the folder, or None if none is valid."""
     try:
         content: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         ours = PACKAGES[0] in content["versions"] and content["status"] in STATUSES

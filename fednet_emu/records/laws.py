@@ -29,10 +29,7 @@ USES = ("computing_j", "sending_j", "receiving_j", "idle_j")
 
 
 def energies_problem(ledger: Ledger) -> str:
-    """Check that the table `energies` adds up to the run's energy, and that `waiting_j` matches the idle times.
-
-    Return a sentence about the first violation, or an empty text.
-    """
+    """Return a sentence if `energies` does not add up to the run's energy, or `waiting_j` not to the idle times."""
     if not len(ledger.energies):
         return ""
     column, ended_ns = ledger.energies.column, ledger.ended_ns
@@ -355,17 +352,12 @@ def _turns_of_all(ledger: Ledger, code: int) -> str:
 
 
 def _other_users(ledger: Ledger) -> str:
-    """Check the files of other users: transmitted bits, order of times, and the total time from request to end.
-
-    Return a sentence about the first violation, or an empty text.
-    """
+    """Return a sentence if bits, the order of times or the total time of other users' files are wrong."""
 
     def wrong(rows: Rows) -> Mask:
-        requested_ns, started_ns, ended_ns = rows["requested_ns"], rows["started_ns"], rows["ended_ns"]
-        on_air = started_ns != NEVER_NS
-        bad: Mask = (requested_ns > ended_ns) | (on_air & ((requested_ns > started_ns) | (started_ns > ended_ns)))
+        bad = _out_of_order(rows)
         bad |= (rows["loss_reason"] == DELIVERED) & (rows["transmitted_bit"] < rows["size_bit"] * (1 - 1e-6))
-        bad |= ~on_air & (rows["transmitted_bit"] > 0)
+        bad |= (rows["started_ns"] == NEVER_NS) & (rows["transmitted_bit"] > 0)
         return bad
 
     found = _each(ledger.traffic, wrong, "files") or _rows(_back(ledger.traffic, "ended_ns"), "files go back in time")
@@ -408,14 +400,15 @@ def _overlaps(busy: Busy, rows: Rows, owner: NDArray[Any], among: Mask) -> Mask:
     return overlap
 
 
-def _order(ledger: Ledger) -> str:
-    def transfer(rows: Rows) -> Mask:
-        requested_ns, started_ns, ended_ns = rows["requested_ns"], rows["started_ns"], rows["ended_ns"]
-        on_air = started_ns != NEVER_NS
-        bad: Mask = (requested_ns > ended_ns) | (on_air & ((requested_ns > started_ns) | (started_ns > ended_ns)))
-        return bad
+def _out_of_order(rows: Rows) -> Mask:
+    requested_ns, started_ns, ended_ns = rows["requested_ns"], rows["started_ns"], rows["ended_ns"]
+    on_air = started_ns != NEVER_NS
+    bad: Mask = (requested_ns > ended_ns) | (on_air & ((requested_ns > started_ns) | (started_ns > ended_ns)))
+    return bad
 
-    return _each(ledger.transfers, transfer, "transfers") or _each(
+
+def _order(ledger: Ledger) -> str:
+    return _each(ledger.transfers, _out_of_order, "transfers") or _each(
         ledger.computes, lambda rows: rows["started_ns"] > rows["ended_ns"], "computations"
     )
 

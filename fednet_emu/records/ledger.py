@@ -132,11 +132,7 @@ class Ledger:
         return self.stations_w * (now_ns / 1e9)
 
     def record(self, series: str, **values: Any) -> None:
-        """Add a row to the table `series` of an algorithm, for example `record("staleness", step=3, staleness=1)`.
-
-        Raises:
-            ValueError: `series` is the name of a standard table.
-        """
+        """Add a row to an algorithm's own table: `record("staleness", step=3, staleness=1)`."""
         if series in _TAKEN:
             raise ValueError(f"series: is a table of the ledger, got '{series}'; choose another name")
         self.series.setdefault(series, []).append(values)
@@ -190,11 +186,7 @@ class Ledger:
         return {name: _whole(parts) for name, parts in self.parts().items()}
 
     def frame(self, name: str) -> pd.DataFrame:
-        """Return the table `name` as a data frame, as in `frames`, without creating the other tables.
-
-        Raises:
-            KeyError: the run has no such table.
-        """
+        """Return the table `name` as a data frame, as in `frames`, without others; `KeyError` if there is none."""
         return _whole(self.parts()[name])
 
     def parts(self) -> dict[str, Iterable[pd.DataFrame]]:

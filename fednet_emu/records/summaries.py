@@ -61,10 +61,7 @@ FAR_ABOVE = 10.0
 
 
 def divergence(ledger: Ledger) -> str:
-    """Return a sentence if training has diverged, or an empty text if it has not.
-
-    Training has diverged if the last loss is not finite, or is above ten times the first loss (if this is positive).
-    """
+    """Return a sentence if the last loss is not finite, or above ten times a positive first loss; otherwise empty."""
     losses = ledger.evaluations.column("loss").astype(np.float64)
     if not len(losses):
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from torch import Tensor
@@ -22,7 +22,7 @@ class Ranks(Synchronous):
     The device sends these parameters. The rows and columns above its rank stay zero.
     """
 
-    uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression"})
+    uses = frozenset({"uplink-compression"})
     ranks: tuple[Annotated[int, Field(gt=0)], ...] = Field(min_length=1)
     """Adapter ranks that are assigned to devices; none may exceed the rank of the model's adapters."""
     rank_assignment: Literal["by-speed", "in-turn"] = "by-speed"

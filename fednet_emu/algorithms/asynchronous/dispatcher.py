@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -23,8 +23,8 @@ from fednet_emu.federation.rounds import is_standstill
 class Concurrent(LocalTraining):
     """An algorithm that keeps several devices busy; each device trains the model that is current at its invitation."""
 
-    uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression"})
-    asynchronous: ClassVar[bool] = True
+    uses = frozenset({"uplink-compression", "downlink-compression"})
+    asynchronous = True
 
     deadline_s: float | None = Field(None, gt=0)
     """Maximum time from the invitation of a device to its reply (simulated s). After this time the device is cancelled,

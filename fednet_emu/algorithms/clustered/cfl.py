@@ -30,7 +30,7 @@ Cluster = tuple[int, ...]
 class Cfl(Synchronous):
     """Each cluster trains one model, and is split if its mean update is small but one member's update is large."""
 
-    uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "plans"})
+    uses = frozenset({"uplink-compression", "plans"})
     stationary: float = Field(gt=0)
     """Maximum norm of a cluster's mean update at which the cluster counts as stationary (epsilon_1). Only stationary
     clusters are split."""

@@ -11,7 +11,6 @@ independent initialisation.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -28,7 +27,7 @@ from fednet_emu.learning.models.flat import FlatModel
 class Ifca(Synchronous):
     """A cohort receives all models; each device trains the model with the lowest loss, and sends model and index."""
 
-    uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "plans"})
+    uses = frozenset({"uplink-compression", "plans"})
     clusters: int = Field(gt=0)
     """Number of models, one per cluster."""
     record_every: int = Field(10, gt=0)

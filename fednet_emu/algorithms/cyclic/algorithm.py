@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from pydantic import Field
@@ -64,9 +64,7 @@ def turns(fed: Federation, structure: GroupStructure, use: Use, reform_cycles: i
     """Yield the turns in which the groups train, one group after the other, in one cycle after the other.
 
     Groups are formed at the start of the first cycle and, if `reform_cycles` is not None, every `reform_cycles` cycles.
-
-    Raises:
-        ScenarioError: no device of any group has samples.
+    A `ScenarioError` is raised if no device of any group has samples.
     """
     groups: list[list[Member]] = []
     for cycle in count():
@@ -112,7 +110,7 @@ class CyclicFedAvg(Algorithm):
     """Groups of devices train one after the other; a device in several groups may split its samples among them."""
 
     kind = "cyclic-fedavg"
-    uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression"})
+    uses = frozenset({"uplink-compression", "downlink-compression"})
     structure: AnyGroupStructure
     """Rule that forms the groups; the devices of a group train and transmit in the same turn."""
     data: Use = "split"

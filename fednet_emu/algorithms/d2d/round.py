@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -49,7 +49,7 @@ class ClusterRound(NamedTuple):
 class ClusterTraining(LocalSteps):
     """An algorithm in which the devices of a cluster exchange trained models before some of the devices upload."""
 
-    uses: ClassVar[frozenset[str]] = frozenset({"sidelink"})
+    uses = frozenset({"sidelink"})
     deadline_s: Deadline = None
 
     def clusters(
@@ -121,20 +121,14 @@ class ClusterRounds:
         return ClusterRound(edges, uploads, not told.lost, models, senders, control_bit, imbalance(shares))
 
     def push_all(self, members: Sequence[int]) -> Process:
-        """Let all devices of a cluster train and send their models to neighbours.
-
-        Return the trained models, and the pair (sender, receiver) of each model that arrived.
-        """
+        """Let a cluster's devices train and send; return the models, and the (sender, receiver) pairs of arrivals."""
         pushes = yield self.fed.gather(self.push(self.fed.device(k)) for k in members)
         models = {k: model for k, (model, _) in zip(members, pushes, strict=True) if model is not None}
         heard = [(j, i) for j, (_, reached) in zip(members, pushes, strict=True) for i in reached if i in models]
         return models, heard
 
     def push(self, k: Device) -> Process:
-        """Process of device `k`: receive the model, train, and send the trained model to neighbours.
-
-        Return the trained model and its receivers. The trained model is None if the device received no model.
-        """
+        """Process of device `k`: receive the model, train, and send it; return the model, if any, and its receivers."""
         got = yield self.fed.downlink(k, self.model)
         if got.lost:
             return None, ()

@@ -13,7 +13,7 @@ G(X)).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -38,7 +38,7 @@ class DPsgd(Mixing):
     acknowledgements, a device adds the weight of a lost model to the weight of its own model, and the mean of all
     models drifts."""
 
-    extra_scalars: ClassVar[int] = 1
+    extra_scalars = 1
 
     @property
     def overlapped(self) -> bool:  # type: ignore[override]

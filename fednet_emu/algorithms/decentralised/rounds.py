@@ -34,7 +34,7 @@ ACKNOWLEDGEMENT_BIT = 1
 class Decentralised(LocalTraining):
     """An algorithm without a server: each device has its own model, and exchanges models over the sidelink."""
 
-    uses: ClassVar[frozenset[str]] = frozenset({"sidelink", "consensus"})
+    uses = frozenset({"sidelink", "consensus"})
     ships_no_base = "no server sends anything"
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:

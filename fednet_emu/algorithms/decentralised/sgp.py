@@ -17,7 +17,6 @@ with its sender, so that the sum of omega is conserved. All devices wait for the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -34,7 +33,7 @@ class Sgp(Mixing):
     The evaluated models are the ratios z of model and weight.
     """
 
-    extra_scalars: ClassVar[int] = 1
+    extra_scalars = 1
 
     def links(self, fed: Federation, graph: Digraph, t: int) -> Digraph:
         return graph

@@ -13,8 +13,6 @@ uses the model after the last step.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from torch import Tensor
 
 from fednet_emu.algorithms.base import NO_SERVER_SPEED, Synchronous
@@ -28,8 +26,8 @@ class FedDF(PublicSamples, Synchronous):
     """Federated averaging, after which the server trains the mean model towards the mean scores of received models."""
 
     kind = "feddf"
-    sends_models: ClassVar[bool] = True
-    uses: ClassVar[frozenset[str]] = Synchronous.uses | {"server-samples", "server-speed"}
+    sends_models = True
+    uses = Synchronous.uses | {"server-samples", "server-speed"}
     excludes = (NO_SERVER_SPEED,)
 
     def run(self, fed: Federation) -> Process:

@@ -14,7 +14,6 @@ public samples are used in every round. The loss of the digest step is the Kullb
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -29,7 +28,7 @@ class FedMD(PublicSamples, Synchronous):
     """Each device keeps its model, sends only scores of public samples, and learns from the mean of all scores."""
 
     kind = "fedmd"
-    uses: ClassVar[frozenset[str]] = frozenset({"server-samples"})
+    uses = frozenset({"server-samples"})
 
     def events(self, n_samples: int | None) -> int:
         return 5

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from pydantic import Field
@@ -42,7 +42,7 @@ class FedProto(Synchronous):
     """Each device keeps its own model, and sends only the mean features of each of its classes."""
 
     kind = "fedproto"
-    uses: ClassVar[frozenset[str]] = frozenset()
+    uses = frozenset()
     pull: float = Field(1.0, ge=0)
     """Factor of the loss term that keeps features near the global prototypes (lambda)."""
 

@@ -26,17 +26,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fednet_emu.algorithms.base import Synchronous
-from fednet_emu.federation import (
-    Accumulation,
-    Deferred,
-    Device,
-    Federation,
-    LocalStep,
-    Momentum,
-    Process,
-    Sgd,
-    SgdPlan,
-)
+from fednet_emu.federation import Accumulation, Deferred, Device, Federation, LocalStep, Momentum, Process, Sgd, SgdPlan
 
 
 class FedNova(Synchronous):

@@ -16,7 +16,7 @@ replaced by their mean, weighted by F_k^q, and are left out of |D_k|.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -34,7 +34,7 @@ _LEAST_LOSS = 1e-10
 class QFfl(Synchronous):
     """Federated averaging that minimises the mean over devices of loss^(q + 1); a larger q makes losses more even."""
 
-    plain_steps: ClassVar[bool] = True
+    plain_steps = True
     q: float = Field(1.0, ge=0)
     """Exponent q of the losses in the weights of devices; 0 gives equal weights (FedAvg with uniform weighting)."""
     sampling: Literal["samples", "uniform"] = "samples"

@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from pydantic import Field
@@ -56,7 +56,7 @@ class HierFAvg(LocalTraining):
     """Devices train; edge servers average the devices' models several times per round, and the cloud once."""
 
     kind = "hier-favg"
-    uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "edges"})
+    uses = frozenset({"uplink-compression", "edges"})
     cohort: Invited = 0.5
     deadline_s: float | None = Field(None, gt=0)
     """Maximum time that an edge server waits for its devices in an edge round (simulated s); late devices are cancelled

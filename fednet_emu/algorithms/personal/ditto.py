@@ -9,8 +9,6 @@ steps and the same step size.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import Field
 
 from fednet_emu.algorithms.base import Synchronous
@@ -24,8 +22,8 @@ class Ditto(Synchronous):
     and w the global model.
     """
 
-    sends_models: ClassVar[bool] = True
-    uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
+    sends_models = True
+    uses = Synchronous.uses | {"sums"}
     pull: float = Field(ge=0)
     """Factor of the proximal term that keeps a personal model close to the global model (lambda); if it is 0, every
     device trains its personal model independently."""

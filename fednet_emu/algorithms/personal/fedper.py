@@ -8,8 +8,6 @@ Differences from the paper: a round may have a cohort instead of all devices.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.federation import Deferred, Device, Federation, Process, computes_only
 from fednet_emu.learning.models.layers import LayerName, Layers
@@ -19,8 +17,8 @@ class FedPer(Synchronous):
     """Each device trains its base and personal layers together, and sends only the base layers."""
 
     kind = "fedper"
-    sends_models: ClassVar[bool] = True
-    uses: ClassVar[frozenset[str]] = Synchronous.uses ^ {"sums", "polls"}
+    sends_models = True
+    uses = Synchronous.uses ^ {"sums", "polls"}
     personal_layers: tuple[LayerName, ...] = (-1,)
     """Layers that stay on the device, by name, pattern or index; -1 is the last layer."""
 

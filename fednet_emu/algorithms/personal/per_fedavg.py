@@ -14,7 +14,7 @@ size alpha on one of the device's batches, which takes no simulated time.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -29,8 +29,8 @@ class PerFedAvg(Synchronous):
 
     kind = "per-fedavg"
     equal_weights = True
-    uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
-    plain_steps: ClassVar[bool] = True
+    uses = Synchronous.uses | {"sums"}
+    plain_steps = True
     adapt_lr: float | None = Field(None, ge=0)
     """Step size of the adaptation (alpha); null is `lr`, the step size of the local steps (beta)."""
     order: Literal["first", "hessian-free"] = "first"

@@ -14,8 +14,6 @@ personal models theta_k are evaluated, and running statistics (batch norm) are t
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import Field
 from torch import Tensor
 
@@ -28,8 +26,8 @@ class PFedMe(Synchronous):
 
     kind = "pfedme"
     equal_weights = True
-    uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
-    sends_models: ClassVar[bool] = True
+    uses = Synchronous.uses | {"sums"}
+    sends_models = True
     pull: float = Field(15.0, gt=0)
     """Factor lambda of the proximal term that keeps a personal model near its device's local model; 15 in the paper."""
     local_model_lr: float = Field(0.005, ge=0)

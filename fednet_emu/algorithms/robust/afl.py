@@ -11,7 +11,6 @@ the round.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -27,7 +26,7 @@ from fednet_emu.federation import Accumulation, Arrived, Deferred, Device, Feder
 class Afl(Algorithm):
     """All devices send a gradient and a loss at one model; the weights of devices with a large loss increase."""
 
-    uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression"})
+    uses = frozenset({"uplink-compression", "downlink-compression"})
     lr: float = Field(ge=0)
     """Step size of the model (gamma_w)."""
     lr_lambda: float = Field(ge=0)

@@ -43,7 +43,7 @@ class Drfa(Algorithm):
     weights and draws devices uniformly in both exchanges.
     """
 
-    uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression"})
+    uses = frozenset({"uplink-compression", "downlink-compression"})
     deadline_s: float | None = Field(None, gt=0)
     """Maximum time that the server waits in each of the two exchanges of a round (simulated s); late devices are
     cancelled and left out. Null waits for all devices."""

@@ -37,21 +37,15 @@ class UncertaintySet(Component):
 
     @abstractmethod
     def worst_case(self, losses: Array, prior: Array) -> Array:
-        """Return the exact weights p [N] in the set that maximise sum(p * losses).
+        """Return the exact weights p [N] in the set that maximise sum(p * losses), for the `losses` [N] of the devices.
 
-        `losses` [N] are the losses of the devices. `prior` [N] are the weights q at the centre of the set, not negative
-        and with a sum of 1.
-
-        Raises:
-            ScenarioError: the set is empty, or was defined for another number of devices.
+        `prior` [N] are the weights q at the centre of the set, not negative and with a sum of 1. A `ScenarioError` is
+        raised if the set is empty, or was defined for another number of devices.
         """
 
 
 def relative(losses: Array) -> Array:
-    """Return the losses [N] scaled to the range from -1 (smallest) to 0 (largest); all 0 if equal up to rounding.
-
-    The scaling removes the offset and the unit of the losses, which do not affect the worst case.
-    """
+    """Return the losses [N] without offset and unit, from -1 (smallest) to 0 (largest); 0 if equal up to rounding."""
     below = losses - losses.max()
     spread = -float(below.min())
     if spread <= RESOLUTION * float(np.abs(losses).max()):

@@ -18,7 +18,6 @@ only the estimated duration of a round; `deadline_s` ends a round.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -32,7 +31,7 @@ class FedCs(Selection):
     """Selects devices one by one, each time the device that adds least to the estimated time of the round."""
 
     kind = "fedcs"
-    single_uploads: ClassVar[str] = "fits in uploads that go one after the other"
+    single_uploads = "fits in uploads that go one after the other"
     round_s: float = Field(180.0, gt=0)
     """Maximum estimated duration of a round, in s (T_round); 3 minutes in the paper."""
     candidates: int | None = Field(None, gt=0)

@@ -30,14 +30,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from fednet_emu.algorithms.selection.base import Selection, ServerView, weighted
 from fednet_emu.arrays import Array, IntArray
-from fednet_emu.federation import Statistic
 
 
 @dataclass
@@ -54,8 +52,8 @@ class Oort(Selection):
     Every device sends two metrics with its upload: the mean of its squared losses, and its number of samples.
     """
 
-    single_uploads: ClassVar[str] = "reads the losses that single devices report"
-    reports: ClassVar[tuple[Statistic, ...]] = ("square", "samples")
+    single_uploads = "reads the losses that single devices report"
+    reports = ("square", "samples")
     exploration: float = Field(0.9, ge=0, le=1)
     """Share of the cohort that is reserved for unexplored devices in the first round (epsilon); 0.9 in the paper."""
     exploration_decay: float = Field(0.98, gt=0, le=1)

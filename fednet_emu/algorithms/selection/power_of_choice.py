@@ -19,7 +19,7 @@ whose loss does not arrive in time ranks after all others. Ties are broken at ra
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -31,7 +31,7 @@ from fednet_emu.federation import SgdPlan, Statistic
 class PowerOfChoice(Selection):
     """Draws `candidates` devices, and selects from them the devices with the largest losses."""
 
-    single_uploads: ClassVar[str] = "reads the losses of single devices"
+    single_uploads = "reads the losses of single devices"
     variant: Literal["pow-d", "cpow-d", "rpow-d"] = "pow-d"
     """Source of the losses. pow-d: candidates send the loss of the current model on all their samples; cpow-d:
     candidates send the loss on one batch; rpow-d: the server uses the mean loss that a device sent with its latest

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
 from math import prod
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, final
+from typing import Annotated, Any, Literal, NamedTuple, final
 
 import torch
 from pydantic import Field
@@ -67,10 +67,7 @@ class DeviceBatches:
 
 
 class Served(NamedTuple):
-    """Record of a round of variant v2, in which the server takes one step for each batch of each device.
-
-    `order` lists (device, step) of each batch in the order in which the server computed the batches.
-    """
+    """Record of a round of v2; `order` lists (device, step) of the batches in the order of the server's steps."""
 
     order: Sequence[tuple[int, int]]
     batches: Mapping[int, DeviceBatches]  # the batches of each device
@@ -80,10 +77,7 @@ class Served(NamedTuple):
 
 @final
 class JointSteps:
-    """Computes training steps of a model whose first `n_device` parameters are on devices.
-
-    The other parameters are on the server. The model must not have running statistics.
-    """
+    """Computes training steps of a model without running statistics; its first `n_device` parameters are on devices."""
 
     def __init__(self, model: FlatModel, data: TrainData, n_device: int, streams: Streams) -> None:
         self._model, self._data, self._cut, self._streams = model, data, n_device, streams
@@ -97,9 +91,7 @@ class JointSteps:
 
         Each device takes a step on its own copy of the first layers for each of its batches. The copies that arrive at
         the server are averaged. `served` is the record of the round, and `key` the key of the model's random numbers.
-
-        Raises:
-            Diverged: a parameter is not finite.
+        A `Diverged` error is raised if a parameter is not finite.
         """
         live, cut = self._live, self._cut
         live.start(w)
@@ -131,9 +123,7 @@ class JointSteps:
         gradient of these batches. `backward` contains the indices, in `forward`, of the devices whose model parts have
         arrived; these parts are averaged. Both gradients are from one forward pass with the same random numbers. `step`
         is the index of the batch of each device, and `key` (round, step) is the key of the model's random numbers.
-
-        Raises:
-            Diverged: a parameter is not finite.
+        A `Diverged` error is raised if a parameter is not finite.
         """
         live, cut = self._live, self._cut
         live.start(w)
@@ -281,7 +271,7 @@ class SplitFed(LocalTraining):
 
     kind = "splitfed"
     ships_no_base = "devices have the first layers only"
-    uses: ClassVar[frozenset[str]] = frozenset({"server-speed"})
+    uses = frozenset({"server-speed"})
     excludes = (NO_SERVER_SPEED,)
 
     variant: Literal["sl", "v1", "v2", "psl"] = "v1"

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, final
+from typing import Literal, NamedTuple, final
 
 import numpy as np
 import torch
@@ -103,10 +103,7 @@ class SurrogateLoss:
 
 
 def ce_on_probs(z: Tensor, y: Tensor) -> Tensor:
-    """Return the supervised loss [B] of the authors' code: cross-entropy that takes softmax(`z`) [B, K] as scores.
-
-    The labels are `y` [B]. The minimum of this loss is log(e + K - 1) - 1, which is 1.46115 for ten classes.
-    """
+    """Return the authors' supervised loss [B]: cross-entropy of labels `y` [B] with softmax(`z`) [B, K] as scores."""
     return cross_entropy(z.softmax(1), y, reduction="none")
 
 
@@ -120,7 +117,7 @@ class FedUL(Algorithm):
     """
 
     kind = "fedul"
-    uses: ClassVar[frozenset[str]] = frozenset(
+    uses = frozenset(
         {"uplink-compression", "downlink-compression", "sums", "server-samples", "server-speed", "validation-samples"}
     )
     lr: float = Field(ge=0)
@@ -218,9 +215,8 @@ class FedUL(Algorithm):
     def _sets(self, fed: Federation, method: str) -> Tensor:
         """Return the index of the set of each data row [rows] among the sets of its device; -1 for rows of the server.
 
-        Raises:
-            ScenarioError: there are no sets, fewer sets than classes, or no labelled samples on the server, although
-                `method` trains there.
+        A `ScenarioError` is raised if there are no sets, fewer sets than classes, or no labelled samples on the server,
+        although `method` trains there.
         """
         task = fed.task
         if task.sets is None:

@@ -37,18 +37,11 @@ class Attack(Component):
 
     @abstractmethod
     def poisoned(self, x: Tensor, y: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
-        """Return poisoned inputs and labels, which replace the training samples `x` [n, ...], `y` [n] of a device.
-
-        Raises:
-            ScenarioError: The attack does not support such samples.
-        """
+        """Return the poisoned inputs `x` [n, ...] and labels `y` [n] of a device; refuse samples of other forms."""
 
     @abstractmethod
     def trial(self, samples: Samples) -> Tensor:
-        """Return the test inputs [n, ...] of other classes on which the success of the attack is measured.
-
-        The attack succeeds for an input if the model assigns it to the target class.
-        """
+        """Return test inputs [n, ...] of other classes; the attack succeeds if the model assigns the target class."""
 
     def devices(self, count: int) -> IntArray:
         """Return the indices of the malicious devices among `count` devices."""

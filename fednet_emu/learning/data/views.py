@@ -33,11 +33,7 @@ class Groups(Component):
 
     @abstractmethod
     def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
-        """Return the transformation of each group, for samples of the same shape as `samples`.
-
-        Raises:
-            ScenarioError: the rule cannot transform such samples.
-        """
+        """Return each group's transformation of samples like `samples`; raise a `ScenarioError` if there is none."""
 
     def members(self, n_devices: int) -> IntArray:
         return np.arange(n_devices) % self.count

@@ -82,10 +82,7 @@ class BatchedEngine(Engine):
         return [stack for shape, group in group_by_shape(jobs).items() for stack in self.stacks(shape, group)]
 
     def stacks(self, shape: JobShape, jobs: Sequence[ResolvedJob]) -> list[list[ResolvedJob]]:
-        """Divide jobs of one shape into stacks of about equal size that fit in memory.
-
-        Jobs are sorted by descending number of steps, then by the first row of their data.
-        """
+        """Sort jobs of one shape by descending steps and first row, and divide them into stacks that fit in memory."""
         form = self.form_of(shape) if shape.batchable else None
         if form is None or (isinstance(form, VmapForm) and len(jobs) > 1 and not form.works):
             return [[resolved] for resolved in jobs]
@@ -94,10 +91,7 @@ class BatchedEngine(Engine):
         return [ordered[a:b] for a, b in pairwise(bounds)]
 
     def _bounds(self, form: Form, shape: JobShape, n: int, flop: float) -> list[int]:
-        """Return the indices at which n jobs of one shape are divided into stacks.
-
-        `flop` is the total operation count of the jobs.
-        """
+        """Return the indices at which n jobs of one shape, of `flop` operations in all, are divided into stacks."""
         count = -(-n // jobs_per_stack(form, shape, self._memory_limit_byte))
         if shape.data.x.device.type == "cpu" and is_worth_dividing(flop):
             least = STACK_PAYS if isinstance(form, VmapForm) else _FEW
@@ -142,10 +136,7 @@ class BatchedEngine(Engine):
         return None if isinstance(form, VmapForm) and n == 1 else form
 
     def form_of(self, shape: JobShape) -> Form:
-        """Return the implementation of a training step for jobs of one shape.
-
-        If the gradients of single samples are limited (DP-SGD), it uses PyTorch's `vmap`.
-        """
+        """Return the implementation of a training step for jobs of one shape; DP-SGD uses PyTorch's `vmap`."""
         return self.form_for(shape.model, shape.private)
 
     def form_for(self, model: FlatModel, private: PrivateSgd | None) -> Form:
@@ -264,10 +255,7 @@ def _counts(batch: Batch) -> Tensor:
 
 
 def _advance(rule: Rule, w: Tensor) -> Callable[[Tensor, Tensor | None], None]:
-    """Return the function that changes the parameters `w` [J, P] by one step.
-
-    The function receives the gradients [A, P] of the first A jobs, and sets them to zero afterwards.
-    """
+    """Return the function that moves `w` [J, P] by the gradients [A, P] of the first A jobs, and then zeroes these."""
     move = rule.optimizer.start(w, rule.lr)
 
     def advance(gradient: Tensor, mask: Tensor | None) -> None:
@@ -280,10 +268,7 @@ def _advance(rule: Rule, w: Tensor) -> Callable[[Tensor, Tensor | None], None]:
 
 
 def _stack(vectors: list[Tensor], scratch: Scratch, out: Tensor | None = None) -> Tensor:
-    """Copy J vectors [P] to the rows of a matrix [J, P], which is `out` or else scratch memory.
-
-    Each row is aligned to a cache line.
-    """
+    """Copy J vectors [P] to cache-aligned rows of a matrix [J, P], which is `out` or else scratch memory."""
     w = _rows("parameters", len(vectors), vectors[0], scratch) if out is None else out
     if all(vector is vectors[0] for vector in vectors):
         return w.copy_(vectors[0])

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fednet_emu.arrays import IntArray
-from fednet_emu.learning.graph.cohort import Columns
-from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.cohort import UNKNOWN, Columns
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainData, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
 
@@ -169,13 +168,9 @@ def unpacked(text: bytes, kept: Sequence[Any], tensors: Sequence[Tensor]) -> lis
         if isinstance(data, Shard):
             given, data = data.own(given), data.data  # noqa: PLW2901
         terms = {"l1": l1, "loss": loss, "augment": augment, "mask": mask, "squares": squares}
-        job = TrainJob(model, data, given, _UNKNOWN, plan, streams, rng_key, label, **terms)
+        job = TrainJob(model, data, given, UNKNOWN, plan, streams, rng_key, label, **terms)
         jobs.append(ResolvedJob(job, params, scale, linear, drift, prox, anchor, targets, base))
     return jobs
-
-
-_UNKNOWN = Deferred(0, 0)
-"""Placeholder for the Deferred of the parameters of a job, whose value is already known."""
 
 
 def span(resolved: ResolvedJob) -> tuple[int, int]:

@@ -115,10 +115,7 @@ def _gradient(losses: Tensor, parameters: Sequence[Tensor]) -> tuple[tuple[Tenso
 def _private_gradient(
     rule: PrivateSgd, rng: np.random.Generator, losses: Tensor, parameters: Sequence[Tensor]
 ) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Return the gradient of DP-SGD as one tensor.
-
-    It is the sum of the samples' clipped gradients plus noise, divided by the batch size.
-    """
+    """Return DP-SGD's gradient as one tensor: (sum of the samples' clipped gradients + noise) / batch size."""
     total = torch.zeros_like(torch.cat([p.detach().reshape(-1) for p in parameters]))
     for loss in losses:
         own = torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True)
@@ -141,10 +138,7 @@ def _direction(w: Tensor, gradient: Tensor, resolved: ResolvedJob) -> Tensor:
 
 
 def _augmented(resolved: ResolvedJob) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the augmented inputs and the targets of each step.
-
-    The random numbers of all steps are moved to the torch device in one copy.
-    """
+    """Yield the augmented inputs and the targets of each step; one copy moves all random numbers to the device."""
     job = resolved.job
     if job.augment is None:
         yield from _batches(job, resolved.targets)

@@ -23,10 +23,7 @@ class TrainReport(NamedTuple):
 
 @final
 class Trainer:
-    """Trains jobs that are received in serialised form (parcels), and stores their models and data.
-
-    The function `get` fetches a stored value by its reference.
-    """
+    """Trains jobs that arrive as parcels, and stores models and data; `get` fetches a stored value by reference."""
 
     def __init__(self, device: str, get: Callable[[Any], Any]) -> None:
         self._device, self._get = device, get

@@ -33,8 +33,7 @@ def of_means(function: _F) -> _F:
 def accumulated(accumulation: Accumulation, parts: Iterable[Any]) -> Any:
     """Run an accumulation on the values `parts`, and return its result.
 
-    Raises:
-        ValueError: the generator requests fewer or more values than `parts` has.
+    A `ValueError` is raised if the generator requests fewer or more values than `parts` has.
     """
     running = _Running(accumulation)
     for part in parts:
@@ -129,10 +128,7 @@ class Accumulate:
                 parts[place].let_go()
 
     def advance(self) -> Any:
-        """Process the inputs whose values are known.
-
-        Return the result, or `PENDING` if the value of an input is not known yet.
-        """
+        """Process the inputs whose values are known; return the result, or `PENDING` if an input is not known."""
         parts = self.parts
         if parts and not parts[0].done:
             return PENDING  # do not begin before the first part is known

@@ -60,10 +60,7 @@ class Rotation(Augmentation):
         return torch.from_numpy(np.stack([cos, -sin, sin, cos], axis=-1).reshape(*shape, 2, 2))
 
     def apply(self, x: Tensor, drawn: Tensor) -> Tensor:
-        """Rotate the images `x` [B, channels, height, width].
-
-        The matrices `drawn` [B, 2, 2] map positions in the output to positions in the input.
-        """
+        """Rotate images `x` [B, channels, height, width]; `drawn` [B, 2, 2] map output to input positions."""
         height, width = x.shape[-2:]
         aspect = x.new_tensor([[1.0, height / width], [width / height, 1.0]]) if height != width else 1.0
         theta = torch.cat([drawn * aspect, drawn.new_zeros(len(x), 2, 1)], dim=2)

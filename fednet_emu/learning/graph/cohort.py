@@ -31,33 +31,22 @@ _UNKNOWN_PARAMS = torch.empty(0)
 class Columns:
     """Training jobs of n devices that start from the same model, stored as arrays with one entry per device.
 
-    The record has no deferred values. Parameters and terms whose values are not known yet are left out.
-
-    Attributes:
-        model, data, plan, streams: the model, the data, the plan of the steps, and the random streams, which are the
-            same for all devices.
-        key: end of the name of each device's random stream, which begins with ("batch", device).
-        t: index of the round, from 0, which is used in error messages.
-        device: [n] indices of the devices.
-        first: [n] first row of each device in the data.
-        n_samples: [n] number of rows of each device, from the first row on.
-        params: [P] parameters from which all jobs start; empty as long as they are unknown.
-        terms: additional terms of the gradient that are the same for all devices; the keys are in `SHARED`.
-        own: additional terms that differ between devices, as columns [n]; the keys are in `OWN`.
+    Model, data, plan and random streams are the same for all devices. The record has no deferred values. Parameters and
+    terms whose values are not known yet are left out.
     """
 
     model: FlatModel
     data: TrainData
     plan: SgdPlan
     streams: Streams
-    key: tuple[Any, ...]
-    t: int
-    device: IntArray
-    first: IntArray
-    n_samples: IntArray
-    params: Tensor = _UNKNOWN_PARAMS
-    terms: Mapping[str, Any] = field(default_factory=dict)
-    own: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    key: tuple[Any, ...]  # end of the name of each device's random stream, which begins with ("batch", device)
+    t: int  # index of the round, from 0, which is used in error messages
+    device: IntArray  # [n] indices of the devices
+    first: IntArray  # [n] first row of each device in the data
+    n_samples: IntArray  # [n] number of rows of each device, from the first row on
+    params: Tensor = _UNKNOWN_PARAMS  # [P] parameters from which all jobs start; empty as long as they are unknown
+    terms: Mapping[str, Any] = field(default_factory=dict)  # terms of the gradient of all devices, out of `SHARED`
+    own: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # further terms per device [n], out of `OWN`
 
     def __len__(self) -> int:
         return len(self.device)
@@ -94,14 +83,14 @@ class Columns:
         made = []
         for device, first, n, linear, drift, anchor in rows:
             names = self.name_of_stream(device), f"dev-{device}, round {self.t + 1}"
-            given = slice(first, first + n), _UNKNOWN, self.plan, self.streams, *names
+            given = slice(first, first + n), UNKNOWN, self.plan, self.streams, *names
             job = TrainJob(self.model, self.data, *given, mask=mask)
             near = (params if anchor is None else anchor) if prox else None
             made.append(ResolvedJob(job, params, scale, linear, drift, prox, near, None, base))
         return made
 
 
-_UNKNOWN = Deferred(0, 0)
+UNKNOWN = Deferred(0, 0)
 """Placeholder for the Deferred of the parameters, in jobs whose parameters are already known."""
 
 
@@ -115,16 +104,11 @@ class Begun(NamedTuple):
 @final
 @dataclass(slots=True, eq=False)
 class CohortJob:
-    """Training of n devices from the same model, as the computation of one node of the deferred graph.
-
-    Attributes:
-        terms: additional terms of the gradient that are the same for all devices; the keys are in `SHARED`, and values
-            may be Deferreds.
-    """
+    """Training of n devices from the same model, as the computation of one node of the deferred graph."""
 
     columns: Columns  # the jobs, without unknown parameters and terms
     params: Deferred  # the model that all devices start from
-    terms: Mapping[str, Any] = field(default_factory=dict)
+    terms: Mapping[str, Any] = field(default_factory=dict)  # terms of all devices, out of `SHARED`; may be Deferreds
     own: dict[str, list[Deferred]] = field(default_factory=dict)  # further terms per device [n], out of `OWN`
     results: list[ref[Deferred]] = field(default_factory=list)  # [n] the nodes with the parameters after training
     begun: Begun | None = None  # the jobs that have begun; None if none has
@@ -146,10 +130,7 @@ class CohortJob:
         return bool((np.diff(self.columns.device) > 0).all())
 
     def single(self, place: int) -> TrainJob:
-        """Return the training of the device at index `place` as a single job.
-
-        Its result is bit-identical to that of the device in the cohort.
-        """
+        """Return the device at index `place` as a single job, with a bit-identical result."""
         shared, first = self.columns, int(self.columns.first[place])
         terms: dict[str, Any] = {**self.terms, **{name: column[place] for name, column in self.own.items()}}
         return TrainJob(

@@ -64,18 +64,12 @@ class Engine(ABC):
     def run(self, jobs: Sequence[ResolvedJob]) -> Results:
         """Train the jobs, and yield each job with its result as soon as the result is known. The order is arbitrary.
 
-        The engine keeps no reference to a result that it has yielded. Results that are known before an error are still
-        yielded.
-
-        Raises:
-            Diverged: a loss or a parameter is no longer finite. The message names the job and the step.
+        The engine keeps no reference to a result that it has yielded. If a loss or a parameter is no longer finite, a
+        `Diverged` error names the job and the step. Results that are known before an error are still yielded.
         """
 
     def cut(self, jobs: Sequence[ResolvedJob]) -> list[list[ResolvedJob]]:
-        """Divide jobs into stacks, which are groups of jobs that are trained together, and return the stacks.
-
-        Several stacks may be trained in parallel. The division depends only on the jobs.
-        """
+        """Divide jobs into stacks that are trained together, perhaps in parallel; the division depends only on them."""
         return [[resolved] for resolved in jobs]
 
     def is_alone(self, resolved: ResolvedJob) -> bool:
@@ -99,10 +93,7 @@ class Engine(ABC):
             yield place, result.loss, result.square
 
     def begin(self, job: TrainJob) -> None:  # noqa: B027
-        """Start a job whose inputs are known, without waiting for its end.
-
-        By default, this method does nothing, and the job is trained by `run`.
-        """
+        """Start a job whose inputs are known, without waiting; by default `run` trains it later."""
 
     def begin_all(self, jobs: Sequence[ResolvedJob]) -> None:  # noqa: B027
         """Start all jobs of a wavefront (a set of jobs that run together), and drop all other jobs started so far.
@@ -127,10 +118,7 @@ class Engine(ABC):
     def run_cohort(self, columns: Columns) -> CohortResults:
         """Train a cohort whose jobs form a whole wavefront, and yield the job indices and parameters of each stack.
 
-        By default, the jobs are passed to `run` as separate jobs.
-
-        Raises:
-            Diverged: a loss or a parameter is no longer finite. The message names the job and the step.
+        By default, the jobs are passed to `run` as separate jobs. A `Diverged` error is raised as by `run`.
         """
         jobs = columns.jobs()
         place_of = {resolved: place for place, resolved in enumerate(jobs)}
@@ -147,10 +135,7 @@ class Engine(ABC):
         return []
 
     def close(self) -> None:  # noqa: B027
-        """Stop the threads that train jobs.
-
-        A later call of `run` starts them again. Only an engine on a Ray cluster cannot be used again.
-        """
+        """Stop the threads that train jobs; `run` starts them again, except on a Ray cluster."""
 
     @property
     def choices(self) -> Sequence[str]:

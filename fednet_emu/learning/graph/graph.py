@@ -109,10 +109,7 @@ class Graph:
             self.use(program)
 
     def use(self, program: Program) -> None:
-        """Cache the values that are read, and reuse the values that earlier runs have cached under the same `program`.
-
-        The method must be called before any node is created.
-        """
+        """Cache values that are read, and reuse those of earlier runs of `program`; call it before any node exists."""
         self.program = program
         if self.engine is not None and program.is_known:
             graph = Graph(self.engine, host=self.host)
@@ -120,10 +117,7 @@ class Graph:
             self._later = Later(graph, program.memo)
 
     def snapshot(self) -> dict[bytes, Any]:
-        """Return a dictionary from digests to values, for all known values that are still referenced.
-
-        The method may be called only if `at_rest` returns True.
-        """
+        """Return all known values that are still referenced, by digest; only allowed if `at_rest` returns True."""
         return {node._digest: node._value for node in self._reachable() if node.done}
 
     def at_rest(self) -> bool:
@@ -208,10 +202,7 @@ class Graph:
         return node
 
     def train(self, job: TrainJob) -> Trained | Measured:
-        """Return Deferreds for the results of a training job.
-
-        The results are the parameters, the mean loss and, if `job.squares` is True, the mean squared loss.
-        """
+        """Return the deferred parameters, mean loss and, if `job.squares`, mean squared loss of a training job."""
         if self.engine is None:
             return self.untrained(job.model.size, squares=job.squares)
         loss = self._node(1, job, job.inputs(), digest := b"" if self.program is None else self.program.job(job))
@@ -285,10 +276,7 @@ class Graph:
         """Return the value of a Deferred of this graph. If it is unknown, it is computed first.
 
         An error in a call or a job is raised here, with a note that names the call or job. The failed node stays
-        pending.
-
-        Raises:
-            ScenarioError: the graph is timing-only, or training diverges.
+        pending. A `ScenarioError` is raised if the graph is timing-only, or if training diverges.
         """
         self._come_to(deferred)
         if deferred._value is LATER:
@@ -348,10 +336,7 @@ class Graph:
                 self._put_off_nothing(self._later)
 
     def _put_off_nothing(self, later: Later) -> None:
-        """Compute the postponed values, and postpone nothing from now on.
-
-        This is necessary when the program no longer equals the program of an earlier run.
-        """
+        """Compute postponed values, and postpone nothing from now on: the program equals no earlier one."""
         nodes = self._reachable()
         sums = [node._work for node in nodes if type(node._work) is Accumulate]
         wanted = [part for work in sums for part in work.known]
@@ -474,10 +459,7 @@ class Graph:
             pass
 
     def _put_off(self, node: Deferred) -> Any:
-        """Postpone a function call whose inputs are known.
-
-        Return `LATER`, or `PENDING` if the call is an accumulation that waits for its next input.
-        """
+        """Postpone a call whose inputs are known; return `LATER`, or `PENDING` if it waits for its next input."""
         work = node._work
         return work.put_off(self._later.counterpart) if self._later and type(work) is Accumulate else LATER
 

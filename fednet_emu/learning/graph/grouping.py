@@ -24,10 +24,7 @@ class Rule(NamedTuple):
 
 
 class JobShape(NamedTuple):
-    """The properties that all jobs in a stack must have in common.
-
-    Models, data and random streams are compared by identity.
-    """
+    """The properties that all jobs in a stack share; models, data and streams are compared by identity."""
 
     model: FlatModel  # the model to train
     data: TrainData  # the data with the samples

@@ -11,10 +11,7 @@ algorithm."""
 
 
 class Spent(NamedTuple):
-    """Host time spent in one part of the program, in s.
-
-    It includes `waiting_s`, the time in which the thread waited for other threads, a GPU or a CPU core.
-    """
+    """Host time in s of one part of the program, including `waiting_s` for other threads, a GPU or a core."""
 
     host_s: float = 0.0
     waiting_s: float = 0.0
@@ -22,10 +19,7 @@ class Spent(NamedTuple):
 
 @final
 class HostTime:
-    """Clock that measures the host time in s that each part of the program has taken so far.
-
-    If parts are nested, time counts for the innermost one.
-    """
+    """Clock of the host time in s of each part of the program so far; nested time counts for the innermost part."""
 
     def __init__(self) -> None:
         self._host_s: dict[str, float] = {REST: 0.0}
@@ -81,10 +75,7 @@ class HostTime:
 
 @final
 class _Part:
-    """Context manager that `HostTime.part` returns.
-
-    It is not written as a generator, because this would be slower, which matters if there are many training jobs.
-    """
+    """Context manager of `HostTime.part`, which as a generator would be slow for many training jobs."""
 
     __slots__ = ("_host", "_name")
 
@@ -100,10 +91,7 @@ class _Part:
 
 @final
 class _BriefPart:
-    """Context manager that `HostTime.brief_part` returns.
-
-    It reads only the wall clock, not the CPU time of the thread, so that its overhead is a tenth of that of `part`.
-    """
+    """Context manager of `HostTime.brief_part`; it reads only the wall clock, which takes a tenth of the time."""
 
     __slots__ = ("_host", "_name", "_since_s")
 

@@ -210,10 +210,7 @@ class TrainJob:
 
     @property
     def batchable(self) -> bool:
-        """Whether the job may share a vectorised call with other jobs.
-
-        This requires that the model and the optimizer allow it, and that the loss is that of the model.
-        """
+        """Whether the model, its loss and the optimizer let the job share a vectorised call with other jobs."""
         own = not self.l1 and self.loss is None and self.augment is None and self.targets is None
         return own and type(self.plan.optimizer) in STACKED and self.model.batchable
 
@@ -271,10 +268,7 @@ class TrainJob:
 @final
 @dataclass(slots=True, eq=False)  # like `TrainJob`
 class ResolvedJob:
-    """A training job with the values of its deferred inputs, so that an engine can run it.
-
-    `anchor` is None if there is no proximal term.
-    """
+    """A training job with the values of its deferred inputs; `anchor` is None without a proximal term."""
 
     job: TrainJob
     params: Tensor

@@ -59,10 +59,7 @@ class Later:
         self._taken: set[bytes] = set()
 
     def put_off(self, node: Deferred) -> Deferred:
-        """Add a copy of `node` (its counterpart) to the graph of postponed computations, and return the copy.
-
-        The inputs of `node` must be known or postponed.
-        """
+        """Add a copy of `node` (its counterpart), with known or postponed inputs, to the postponed graph; return it."""
         work, inputs = node._work, []
         if type(work) is TrainJob:
             job = copy.copy(work)
@@ -101,10 +98,7 @@ class Later:
         return type(items)(*moved) if hasattr(items, "_fields") else tuple(moved)
 
     def step(self, rolling: bytes, jobs: list[Deferred]) -> None:
-        """Record a postponed wavefront, which consists of `jobs` and changes the digest of the program to `rolling`.
-
-        If `jobs` is empty, only the new digest is recorded.
-        """
+        """Record a postponed wavefront of `jobs`, which may be empty; it changes the digest to `rolling`."""
         self._steps.append(Step(rolling, [(job, job._work) for job in jobs]))
 
     def compute(self, wanted: Iterable[Deferred]) -> None:
@@ -155,10 +149,7 @@ class Later:
         return found
 
     def _settle(self, values: dict[bytes, Any]) -> None:
-        """Set pending nodes of the graph of postponed computations to `values`, which are given by node digest.
-
-        A job is set only if all its requested results are known afterwards.
-        """
+        """Set pending postponed nodes to `values`, by node digest; a job needs all its requested results."""
         jobs = []
         for node in self._graph._reachable():
             if node._value is not PENDING or node._digest not in values:

@@ -119,7 +119,7 @@ class AdamW(Adam):
     weight_decay: float = Field(0.01, ge=0)
     """Weight decay: before each step, the parameters are multiplied by 1 - lr weight_decay. The default is that of
     PyTorch."""
-    _made_by: ClassVar[type[torch.optim.Adam]] = torch.optim.AdamW
+    _made_by = torch.optim.AdamW
 
 
 def clip(gradient: Tensor, clip_norm: float, mask: Tensor | None = None) -> None:

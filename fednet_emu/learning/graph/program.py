@@ -60,10 +60,7 @@ class Memo(Protocol):
         """Record that the learning program of the run has reached the digest `rolling`."""
 
     def load(self, rolling: bytes) -> dict[bytes, Any]:
-        """Return the values in the snapshot that is stored at the digest `rolling`, by the digests of their nodes.
-
-        The dictionary is empty if the snapshot cannot be used.
-        """
+        """Return the snapshot stored at the digest `rolling`: values by node digest; empty if it cannot be used."""
 
     def part_ways(self, name: str) -> None:
         """Record that values are no longer shared with other runs, because the object `name` cannot be serialised."""
@@ -73,16 +70,10 @@ class Memo(Protocol):
 class Program:
     """The digests of the learning program of one run, as the run proceeds.
 
-    Args:
-        head: digest of the data, the model, the seed, the software and the host.
-        memo: values cached by earlier runs and by this run.
-        own: bytes that distinguish this run from all others. They become part of the digest as soon as a value cannot
-            be serialised.
-
-    Attributes:
-        rolling: the current digest of the program.
-        passed: the digest at the end of the last wavefront, which is a set of training jobs that run together.
-        ended: name of the first value or function that could not be serialised; empty if there is none.
+    `head` is the digest of the data, the model, the seed, the software and the host, and `memo` has the values cached
+    by earlier runs and by this run. The bytes `own` distinguish this run from all others; they become part of the
+    digest as soon as a value cannot be serialised. `ended` is the name of the first such value or function, or empty.
+    `rolling` is the current digest, and `passed` the digest after the last wavefront (training jobs that run together).
     """
 
     def __init__(self, head: bytes, memo: Memo, own: bytes, speller: Speller | None = None) -> None:
@@ -110,10 +101,7 @@ class Program:
         )
 
     def job(self, job: TrainJob) -> bytes:
-        """Return the digest of a training job.
-
-        A repeated request for an equal job gets a different digest, so that no two jobs of a run share a cached value.
-        """
+        """Return the digest of a training job; repeated equal jobs differ, so that they share no cached value."""
         try:
             before, after = self._shared(job)
             rows = job.indices
@@ -162,10 +150,7 @@ class Program:
         return digest_of(text, *(node._digest for node in nodes), self.rolling)
 
     def wavefront(self, jobs: Sequence[Deferred]) -> None:
-        """Record that these jobs are trained together, in this order.
-
-        The training of a device in a cohort counts as a single job.
-        """
+        """Record that these jobs, each device of a cohort as one, are trained together, in this order."""
         self.rolling = digest_of(self.rolling, b"".join([job._digest[:DIGEST_BYTE] for job in jobs]))
 
     def over(self) -> None:

@@ -61,11 +61,7 @@ class Speller:
         self._inside: set[int] = set()
 
     def spelled(self, value: Any) -> bytes:
-        """Return the serialised value. A Deferred is serialised as its digest.
-
-        Raises:
-            Unwritable: the value, or a value inside it, cannot be serialised.
-        """
+        """Return the serialised value (a Deferred as its digest), or raise `Unwritable` for it or a part of it."""
         kind = type(value)
         if kind is Deferred:
             digest: bytes = value._digest
@@ -215,8 +211,7 @@ def _native(value: Any) -> bytes:
 def _path_of(what: Any) -> str:
     """Return `module:qualname` of a function or class, followed by the version if it is from another package.
 
-    Raises:
-        Unwritable: the function or class belongs to no installed package, or is defined inside a function.
+    `Unwritable` is raised if it belongs to no installed package, or is defined inside a function.
     """
     module, name = what.__module__, what.__qualname__
     top = module.partition(".")[0]

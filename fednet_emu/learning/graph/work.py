@@ -14,10 +14,7 @@ from fednet_emu.learning.graph.jobs import ResolvedJob
 
 
 def trained(engine: Engine, waiting: Mapping[ResolvedJob, Deferred]) -> Results:
-    """Train the jobs in `waiting`, and yield each job with its result.
-
-    If the trained models of several jobs are used only in a weighted sum, an engine may return their mean instead.
-    """
+    """Yield the results of the jobs in `waiting`; models used only in a weighted sum may be replaced by their mean."""
     yield from _means(engine, waiting)
     yield from engine.run(list(waiting))
 
@@ -75,10 +72,7 @@ class Part(NamedTuple):
 
 
 class OfCohort(NamedTuple):
-    """The trained parameters of a device of a cohort.
-
-    They are known as soon as the group of jobs that is trained together with the device is complete.
-    """
+    """The trained parameters of a device of a cohort, known as soon as its group of jobs has been trained."""
 
     cohort: Deferred
 
@@ -91,10 +85,7 @@ class Trained(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Deferred results of a training job for which the mean squared loss is requested.
-
-    `square` is the mean of the squared losses of all samples in all steps.
-    """
+    """Deferred results of a training job, with the squared loss `square`, averaged over samples and steps."""
 
     params: Deferred
     loss: Deferred
@@ -102,10 +93,7 @@ class Measured(NamedTuple):
 
 
 def evaluated(node: Deferred) -> Any:
-    """Compute and return the value of a node whose inputs are known.
-
-    The result is `PENDING` if the node is an accumulation whose next input is not known yet.
-    """
+    """Return the value of a node with known inputs, or `PENDING` if it is an accumulation without its next input."""
     work = node._work
     try:
         return work.advance() if type(work) is Accumulate else work.function(*values_of(work.args))

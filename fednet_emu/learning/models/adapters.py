@@ -53,11 +53,9 @@ class Base(Component):
             yield "ship", f"with {scenario.algorithm.kind} {scenario.algorithm.ships_no_base}, got true; leave it out"
 
     def on(self, module: Any, dense: Iterable[Tensor]) -> None:
-        """Quantise the frozen weights of a module in place, and set the attribute `shipped_bit` of the module.
+        """Quantise the frozen weights of a module without adapters in place, and set its attribute `shipped_bit`.
 
-        Args:
-            module: the module, before adapters are added.
-            dense: the weights of dense layers, except weights that another layer shares.
+        `dense` are the weights of dense layers, except weights that another layer shares.
         """
         chosen, bit = {id(weight) for weight in dense}, 0
         for weight in (weight for weight in module.parameters() if not weight.requires_grad):
@@ -136,10 +134,7 @@ def levels() -> np.ndarray:
 
 
 def _even_steps(scale: Tensor) -> Tensor:
-    """Quantise scales [n] to 8 bits, in groups of 256 scales.
-
-    A scale is rounded to one of the evenly spaced values from zero to the largest scale in its group.
-    """
+    """Quantise scales [n] to 8 bits: evenly spaced values from zero to the largest in each group of 256."""
     groups = pad(scale, (0, -len(scale) % BLOCKS)).view(-1, BLOCKS)
     top = groups.amax(1, keepdim=True)
     steps = (groups / torch.where(top > 0, top, 1) * _STEPS).round()
@@ -254,10 +249,7 @@ def _of_one_layer(module: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def product(layer: Any, b: Tensor, a: Tensor) -> Tensor:
-    """Return the term that the factors B [m, rank] and A [rank, n] add to a layer's weights.
-
-    The term has the shape of the weights.
-    """
+    """Return the term, of the weights' shape, that factors B [m, rank] and A [rank, n] add to a layer's weights."""
     added: Tensor = layer.lora_scale * (b @ a)
     return added.T if _is_transposed(layer) else added
 
@@ -274,10 +266,7 @@ def _with_adapter(layer: Any, inputs: tuple[Tensor, ...], output: Tensor) -> Ten
 
 
 def _is_dense(layer: nn.Module) -> bool:
-    """Return True for a dense layer that can have an adapter.
-
-    The result is False for a layer inside multi-head attention, which uses the weights without calling the layer.
-    """
+    """Return True for a dense layer that is called, which excludes those inside multi-head attention."""
     return type(layer) is nn.Linear or _is_transposed(layer)
 
 

@@ -70,10 +70,7 @@ def _statistics(layer: nn.Module) -> list[Tensor]:
 
 
 def _names(model: FlatModel, front: Sequence[nn.Module], back: Sequence[nn.Module]) -> list[str]:
-    """Return the names of the server's parameters, followed by the names of its running statistics.
-
-    Each group of names is in the order of the layers.
-    """
+    """Return the names of the server's parameters, then of its running statistics, each in the order of the layers."""
     in_layers = sum(parameter.numel() for layer in (*front, *back) for parameter in _trained(layer))
     if in_layers > model.n_trainable:
         what = f"layers share parameters, got {in_layers} of them in its layers for {model.n_trainable} that are sent"

@@ -50,10 +50,7 @@ class DeviceMetrics:
 
 
 class SampleScores(NamedTuple):
-    """Loss [N] and accuracy [N] of each of N samples. For a regression, the accuracy `hits` is None.
-
-    `measured` has the values of further metrics for each sample.
-    """
+    """Loss [N], accuracy [N] (None for a regression) and further metrics, in `measured`, of each of N samples."""
 
     losses: Tensor
     hits: Tensor | None

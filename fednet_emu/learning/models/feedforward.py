@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal
 
@@ -73,7 +74,40 @@ class Mlp(Model):
         return nn.Sequential(*layers)
 
 
-class McMahanCnn(Model):
+def _check_images(kind: str, shape: tuple[int, ...], least: int, channels: Sequence[int] = ()) -> None:
+    """Refuse samples other than images with sides of at least `least` pixels, and `channels`, which may be any."""
+    if len(shape) != 3 or min(shape[1:]) < least or (channels and shape[0] not in channels):
+        several = " or ".join(map(str, channels)) or "channels"
+        wanted = f"samples must be images [{several}, height, width] of at least {least}x{least} pixels"
+        remedy = "use image data, or a model such as mlp or softmax"
+        raise ScenarioError(f"model: {wanted} for {kind}, got shape {list(shape)}; {remedy}")
+
+
+class _TwoConvolutions(Model):
+    """Base class of networks with two 5x5 convolutions, each followed by ReLU and 2x2 max pooling, and dense layers."""
+
+    CHANNELS: ClassVar[tuple[int, int]] = (6, 16)
+    """Number of output channels of each convolution."""
+    PADDING: ClassVar[tuple[int, int]]
+    """Number of pixels added on each side of the input of each convolution."""
+    UNITS: ClassVar[tuple[int, ...]] = (120, 84)
+    """Number of units of each dense layer before the output layer, with ReLU."""
+
+    def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
+        first, second = self.PADDING
+        _check_images(self.kind, input_shape, 16 - 2 * first - 4 * second)
+        layers: list[nn.Module] = []
+        channels, *sides = input_shape
+        for n_in, n_out, padding in zip((channels, self.CHANNELS[0]), self.CHANNELS, self.PADDING, strict=True):
+            layers += [nn.Conv2d(n_in, n_out, 5, padding=padding), nn.MaxPool2d(2), nn.ReLU()]
+            sides = [(side + 2 * padding - 4) // 2 for side in sides]
+        layers.append(nn.Flatten())
+        for n_in, n_out in pairwise((self.CHANNELS[1] * math.prod(sides), *self.UNITS)):
+            layers += [nn.Linear(n_in, n_out), nn.ReLU()]
+        return nn.Sequential(*layers, nn.Linear(self.UNITS[-1], outputs))
+
+
+class McMahanCnn(_TwoConvolutions):
     """The convolutional network of McMahan et al. (AISTATS 2017) for MNIST.
 
     It has two 5x5 convolutions with 32 and 64 channels, each followed by ReLU and 2x2 max pooling, then a dense layer
@@ -84,63 +118,12 @@ class McMahanCnn(Model):
     """
 
     kind = "mcmahan-cnn"
-
-    def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        if len(input_shape) != 3 or min(input_shape[1:]) < 4:
-            wanted = "samples must be images [channels, height, width] of at least 4x4 pixels"
-            remedy = "use image data, or a model such as mlp or softmax"
-            raise ScenarioError(f"model: {wanted} for mcmahan-cnn, got shape {list(input_shape)}; {remedy}")
-        channels, height, width = input_shape
-        return nn.Sequential(
-            nn.Conv2d(channels, 32, 5, padding=2),
-            nn.MaxPool2d(2),
-            nn.ReLU(),
-            nn.Conv2d(32, 64, 5, padding=2),
-            nn.MaxPool2d(2),
-            nn.ReLU(),
-            nn.Flatten(),
-            nn.Linear(64 * (height // 4) * (width // 4), 512),
-            nn.ReLU(),
-            nn.Linear(512, outputs),
-        )
+    CHANNELS = (32, 64)
+    PADDING = (2, 2)
+    UNITS = (512,)
 
 
-class _SixAndSixteen(Model):
-    """Base class of two variants of LeNet-5, which differ only in their padding.
-
-    The network has two 5x5 convolutions with 6 and 16 channels, each followed by ReLU and 2x2 max pooling, then dense
-    layers of 120 and 84 units, and the output layer.
-    """
-
-    PADDING: ClassVar[int]
-    """Number of pixels added on each side of the image before the first convolution."""
-
-    def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        smallest = 16 - 2 * self.PADDING
-        if len(input_shape) != 3 or min(input_shape[1:]) < smallest:
-            kind = self.kind
-            wanted = f"samples must be images [channels, height, width] of at least {smallest}x{smallest} pixels"
-            remedy = "use image data, or a model such as mlp or softmax"
-            raise ScenarioError(f"model: {wanted} for {kind}, got shape {list(input_shape)}; {remedy}")
-        channels, *sides = input_shape
-        height, width = (((side + 2 * self.PADDING - 4) // 2 - 4) // 2 for side in sides)
-        return nn.Sequential(
-            nn.Conv2d(channels, 6, 5, padding=self.PADDING),
-            nn.MaxPool2d(2),
-            nn.ReLU(),
-            nn.Conv2d(6, 16, 5),
-            nn.MaxPool2d(2),
-            nn.ReLU(),
-            nn.Flatten(),
-            nn.Linear(16 * height * width, 120),
-            nn.ReLU(),
-            nn.Linear(120, 84),
-            nn.ReLU(),
-            nn.Linear(84, outputs),
-        )
-
-
-class LeNet(_SixAndSixteen):
+class LeNet(_TwoConvolutions):
     """LeNet-5, a small convolutional network for images (LeCun, Bottou, Bengio, Haffner, 1998).
 
     This is today's usual variant, with ReLU, max pooling, and all connections between the convolutions. Images of 28x28
@@ -148,17 +131,17 @@ class LeNet(_SixAndSixteen):
     "Gradient-based learning applied to document recognition".
     """
 
-    PADDING = 2
     kind = "lenet"
+    PADDING = (2, 0)
 
 
-class NiidBenchCnn(_SixAndSixteen):
+class NiidBenchCnn(_TwoConvolutions):
     """The `simple-cnn` of NIID-Bench (Li, Diao, Chen, He, ICDE 2022): LeNet-5 without padding.
 
     With grey 28x28 images and ten classes, the network has 44,426 parameters.
     """
 
-    PADDING = 0
+    PADDING = (0, 0)
 
 
 COLOURS = 3
@@ -180,10 +163,7 @@ class DigitModel(Model):
     """Number of units of each of the two hidden dense layers."""
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        if len(input_shape) != 3 or input_shape[0] not in (1, COLOURS) or min(input_shape[1:]) < 4:
-            wanted = "samples must be images [1 or 3, height, width] of at least 4x4 pixels"
-            remedy = "use image data, or a model such as mlp or softmax"
-            raise ScenarioError(f"model: {wanted} for digit-model, got shape {list(input_shape)}; {remedy}")
+        _check_images(self.kind, input_shape, 4, (1, COLOURS))
         layers: list[nn.Module] = [_Colour()]
         for place, (n_in, n_out) in enumerate(pairwise((COLOURS, *self.channels))):
             layers += [nn.Conv2d(n_in, n_out, 5, padding=2), nn.BatchNorm2d(n_out), nn.ReLU()]

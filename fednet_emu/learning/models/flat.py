@@ -47,11 +47,7 @@ def mixes(module: nn.Module, pair: Tensor) -> bool:
 
 
 def common_dtype(parameters: Mapping[str, nn.Parameter]) -> torch.dtype:
-    """Return the common dtype of all parameters.
-
-    Raises:
-        ScenarioError: there are no parameters, or they have different dtypes.
-    """
+    """Return the common dtype of all parameters; raise a `ScenarioError` if there are none, or if dtypes differ."""
     dtypes = sorted({str(p.dtype) for p in parameters.values()})
     if not dtypes:
         raise ScenarioError("model: nothing to train, got no parameter that requires a gradient; use another model")
@@ -63,10 +59,8 @@ def common_dtype(parameters: Mapping[str, nn.Parameter]) -> torch.dtype:
 def check_call(module: nn.Module, x: Tensor, loss: str, items: str) -> None:
     """Call a module with a batch `x` [B, ...], and check that its outputs fit the `loss`.
 
-    Error messages refer to the samples as `items`.
-
-    Raises:
-        ScenarioError: the call fails or changes `x`, or the outputs do not have the shape that the loss needs.
+    A `ScenarioError`, which refers to the samples as `items`, is raised if the call fails or changes `x`, or if the
+    outputs do not have the shape that the loss needs.
     """
     before, shape = x.clone(), tuple(x.shape)
     try:
@@ -245,10 +239,7 @@ class FlatModel:
         return _sequence(self._module)
 
     def laid_out(self, x: Tensor) -> Tensor:
-        """Return the samples `x` [B, ...] in the memory layout that is fastest for the model, with unchanged values.
-
-        On a CPU, convolutions and pooling are faster if the channels of a pixel are adjacent in memory.
-        """
+        """Return `x` [B, ...] in the fastest memory layout, which on a CPU has the channels of a pixel side by side."""
         if x.ndim != 4 or x.device.type != "cpu" or not self._takes_channels_last:
             return x
         if x.shape[1] > 1:
@@ -311,10 +302,7 @@ class FlatModel:
     def loss(
         self, vector: Tensor, x: Tensor, y: Tensor, weight: Tensor | None = None, *, base: Tensor | None = None
     ) -> Tensor:
-        """Return the weighted mean sum(weight * loss) / sum(weight) of the losses of a training batch.
-
-        If `weight` [B] is None, all samples have the same weight.
-        """
+        """Return sum(weight * loss) / sum(weight) over a training batch; without `weight` [B], the mean loss."""
         losses = self._loss(self.forward(vector, x, training=True, base=base), y)
         if weight is None:
             return losses.mean()
@@ -412,10 +400,7 @@ class FlatModel:
         return max(2 * of_two - sum(saved), 1)
 
     def _ramp(self, n_samples: int) -> Tensor:
-        """Return deterministic samples, which are not constant, for trial calls.
-
-        Samples of tokens include the first and the last token id.
-        """
+        """Return fixed samples that are not constant, for trial calls; tokens include the first and the last id."""
         shape = (n_samples, *self.input_shape)
         if self.vocabulary is not None:
             return torch.linspace(0, self.vocabulary - 1, math.prod(shape)).round().long().reshape(shape)

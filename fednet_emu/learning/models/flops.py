@@ -12,26 +12,17 @@ from torch.utils.flop_counter import flop_registry
 
 
 def _recurrent_flop(x: Tensor, w_input: Tensor, w_hidden: Tensor, *_: Any, out_val: Any) -> int:
-    """Return the operation count of a recurrent layer for `x` [length, n, inputs].
-
-    The products with the input weights and with the state weights are counted.
-    """
+    """Return the operations of a recurrent layer's products with input and state weights, for `x` [length, n, d]."""
     return int(2 * x.shape[0] * x.shape[1] * (w_input.numel() + w_hidden.numel()))
 
 
 def _attention_flop(query: Tensor, key: Tensor, value: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
-    """Return the operation count of attention with queries [..., n, d] and keys [..., m, d].
-
-    The products of queries and keys, and of attention weights and values, are counted.
-    """
+    """Return the operations of attention's products: queries [..., n, d] with keys [..., m, d], weights with values."""
     return int(2 * query.shape[:-1].numel() * key.shape[-2] * (query.shape[-1] + value.shape[-1]))
 
 
 def _attention_backward_flop(_: Tensor, *args: Any, out_val: Any, **__: Any) -> int:
-    """Return the operation count of attention's backward pass, which has four matrix products.
-
-    The recomputation of queries times keys is not counted.
-    """
+    """Return the operations of attention's four backward products, without recomputed queries times keys."""
     return 2 * _attention_flop(*args, out_val=out_val)
 
 
@@ -51,16 +42,13 @@ matrix products."""
 
 @final
 class FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Context manager that counts the floating-point operations of matrix products and convolutions.
+    """Context manager that adds up, in `total`, the floating-point operations of matrix products and convolutions.
 
     A multiply-add counts as two operations.
 
     In contrast to `torch.utils.flop_counter.FlopCounterMode`, this counter does not load PyTorch's compiler (75 MB). It
     also counts recurrent layers and attention that run as a single operation. Inside the block, transformer layers do
     not use their fast path for evaluation, because it would hide their matrix products from the counter.
-
-    Attributes:
-        total: number of operations counted so far.
     """
 
     def __init__(self) -> None:

@@ -47,13 +47,10 @@ class Part:
 
 @final
 class Adapters:
-    """Positions of all adapters in the flat vectors of a model.
+    """Positions of all adapters, which have rank `rank`, in the flat vectors of a model.
 
-    The methods extract and replace the adapters of a vector, and add their products to the weights of the layers.
-
-    Attributes:
-        rank: rank of the adapters in the model.
-        others: mask [size], True for a parameter that belongs to no adapter.
+    The methods extract and replace the adapters of a vector, and add their products to the weights of the layers. The
+    mask `others` [size] is True for a parameter that belongs to no adapter.
     """
 
     def __init__(self, model: FlatModel) -> None:
@@ -84,10 +81,7 @@ class Adapters:
         return [Factors(vector[its.b].double(), vector[its.a].double()) for its in self._places]
 
     def drawn(self, vector: Tensor, streams: Streams, *name: Any) -> Tensor:
-        """Return a copy of a vector [size] with new adapters.
-
-        B is zero, and A is drawn from the random stream `name`.
-        """
+        """Return a copy of a vector [size] with new adapters: B is zero, A is drawn from the random stream `name`."""
         rng = streams(*name)
         new = [(vector.new_zeros(its.b.shape), torch.from_numpy(drawn(rng, *its.a.shape))) for its in self._places]
         return self.put(vector, [Factors(*its) for its in new])
@@ -98,8 +92,7 @@ class Adapters:
     def base(self) -> Tensor:
         """Return the frozen weights [base_size] of the layers with adapters, as stored in the model.
 
-        Raises:
-            ScenarioError: the weights of such a layer are trained, or are shared with another layer.
+        A `ScenarioError` is raised if such weights are trained, or are shared with another layer.
         """
         weights = self._model.base_weights()
         for name in (f"{layer}weight" for layer in self._layers):

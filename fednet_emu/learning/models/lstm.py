@@ -87,8 +87,5 @@ class _LastState(nn.Module):
         return states[:, -1]
 
     def train(self, mode: bool = True) -> _LastState:
-        """Stay in training mode, because cuDNN computes no gradients in evaluation mode.
-
-        This changes no output, because the layers have no dropout.
-        """
+        """Stay in training mode: cuDNN computes no gradients in evaluation mode, and there is no dropout."""
         return super().train(True)

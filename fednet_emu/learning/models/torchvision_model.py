@@ -95,10 +95,7 @@ class TorchvisionModel(Model):
             setattr(owner, name, nn.GroupNorm(self.groups, layer.num_features, eps=layer.eps))
 
     def _try_out(self, module: nn.Module, input_shape: tuple[int, ...], outputs: int) -> None:
-        """Check the shape of the outputs.
-
-        The network is called in evaluation mode, which draws no random numbers and changes no running statistics.
-        """
+        """Check the outputs' shape in evaluation mode, which draws no numbers and changes no running statistics."""
         batch = torch.zeros(2, *input_shape)
         try:
             with torch.no_grad():

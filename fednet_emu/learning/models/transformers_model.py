@@ -86,10 +86,7 @@ class TransformersModel(Model):
         return f"path {self.path}" if self.config is None else f"config {self.config}"
 
     def _network(self, library: Any, config: Any, input_shape: tuple[int, ...]) -> nn.Module:
-        """Return the network that `config` describes, with the stored weights if `path` is set.
-
-        On PyTorch's meta device, where tensors have shapes but no values, stored weights are not read.
-        """
+        """Return `config`'s network, with stored weights if `path` is set, unless on the meta device (shapes only)."""
         images = "ForImageClassification" if len(input_shape) == 3 else "ForSequenceClassification"
         auto = getattr(library, f"AutoModel{'ForCausalLM' if self.head == 'tokens' else images}")
         if self.path is None or _is_abstract():

@@ -84,10 +84,7 @@ _ROUNDING = 1e-5
 
 
 def _called(module: nn.Module, batch: torch.Tensor) -> tuple[Any, torch.Tensor]:
-    """Call a module with a batch of numbers or, if that fails, with these numbers as tokens.
-
-    Return the outputs and the batch that the module has accepted.
-    """
+    """Call a module with numbers or, if that fails, with these as tokens; return outputs and accepted batch."""
     with torch.no_grad():
         try:
             return module(batch), batch
@@ -99,10 +96,7 @@ def _called(module: nn.Module, batch: torch.Tensor) -> tuple[Any, torch.Tensor]:
 
 @torch.no_grad()
 def _moved_by_the_last(module: nn.Module, tokens: torch.Tensor, scores: Any) -> float:
-    """Return how much the scores [n, length, outputs] at earlier positions change if the last token is changed.
-
-    The change is relative to the size of the scores.
-    """
+    """Return how much a new last token changes earlier scores [n, length, outputs], relative to their size."""
     if not isinstance(scores, torch.Tensor) or scores.shape[:-1] != tokens.shape or scores.shape[-1] < 2:
         return 0.0
     other = tokens.clone()

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import ClassVar, Literal, NamedTuple, final
+from typing import Literal, NamedTuple, final
 
 import numpy as np
 import torch
@@ -153,8 +153,8 @@ def deployed(own: Tensor, state: State, rule: Rule, place: int, layers: Layers) 
 class FrankWolfeClustering(Synchronous):
     """Clients train with a linear term that couples pairs of clients; the server learns which pairs to couple."""
 
-    uses: ClassVar[frozenset[str]] = frozenset({"plans"})
-    plain_steps: ClassVar[bool] = True
+    uses = frozenset({"plans"})
+    plain_steps = True
     personal_layers: tuple[LayerName, ...] = ()
     """Layers that stay on the device, by name, pattern or index; all other layers are shared within a cluster."""
     alpha: float = Field(ge=0)

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -107,11 +107,7 @@ class Dataset(Component):
         count = len(samples.train_y)
         if self.limit is None or self.limit >= count:
             return samples
-        rows = np.sort(rng.permutation(count)[: self.limit])
-        group, kept = samples.train_group, torch.from_numpy(rows)
-        group = None if group is None else group[rows]
-        x, y = samples.train_x[kept], samples.train_y[kept]
-        return replace(samples, train_x=x, train_y=y, train_group=group, optimum=None)
+        return with_training_rows(samples, np.sort(rng.permutation(count)[: self.limit]))
 
     def extent(self, data_dir: Path | None) -> Extent | None:
         """Return the properties of the data set without reading or drawing its samples; None if unknown."""
@@ -131,11 +127,7 @@ class Dataset(Component):
 
 
 def held_out(where: str, kind: IntArray, order: IntArray, share: float, remedy: str, what: str = "samples") -> Mask:
-    """Return the mask [n] of test samples, which `last_of_each` selects.
-
-    Raises:
-        DataError: there are no training samples or no test samples.
-    """
+    """Return the mask [n] of test samples, which `last_of_each` selects; refuse an empty training or test set."""
     test = last_of_each(kind, order, share)
     if not test.any() or test.all():
         problem = f"test_share leaves no {what} for {'training' if test.all() else 'testing'}, got {share}"
@@ -144,10 +136,7 @@ def held_out(where: str, kind: IntArray, order: IntArray, share: float, remedy: 
 
 
 def last_of_each(kind: IntArray, order: IntArray, share: float) -> Mask:
-    """Return the mask [n] that selects the last `share` of the samples of each `kind`, in the given `order`.
-
-    The number of selected samples of a kind is rounded.
-    """
+    """Return the mask [n] of the last `share` (rounded) of the samples of each `kind`, in the given `order`."""
     _, number, count = np.unique(kind, return_inverse=True, return_counts=True)
     sorted_rows = order[np.argsort(number[order], kind="stable")]
     place = np.empty(len(kind), np.int64)
@@ -161,13 +150,16 @@ def windows_of_people(x: NDArray[np.float32], y: IntArray, person: IntArray, tes
     `y` [n] are the class labels, `person` [n] are the groups, and `test` [n] selects the test windows.
     """
     mean, deviation = x[~test].mean((0, 2), keepdims=True), x[~test].std((0, 2), keepdims=True)
-    values, labels = torch.from_numpy((x - mean) / deviation), torch.from_numpy(y)
-    return Samples(
-        train_x=values[~test],
-        train_y=labels[~test],
-        test_x=values[test],
-        test_y=labels[test],
-        classes=classes,
-        train_group=person[~test],
-        test_group=person[test],
-    )
+    return Samples(*divided(test, (x - mean) / deviation, y), classes, person[~test], person[test])
+
+
+def divided(test: Mask, x: NDArray[Any], y: NDArray[Any]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return `train_x`, `train_y`, `test_x` and `test_y` of `Samples`; the mask `test` [n] selects the test samples."""
+    train_x, train_y, test_x, test_y = (torch.from_numpy(its[rows]) for rows in (~test, test) for its in (x, y))
+    return train_x, train_y, test_x, test_y
+
+
+def with_training_rows(samples: Samples, rows: IntArray) -> Samples:
+    """Return the samples with only the training samples `rows`, in this order, and with all test samples."""
+    x, y, group = samples.train_x[torch.from_numpy(rows)], samples.train_y[torch.from_numpy(rows)], samples.train_group
+    return replace(samples, train_x=x, train_y=y, train_group=None if group is None else group[rows], optimum=None)

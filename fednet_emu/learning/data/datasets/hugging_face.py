@@ -11,7 +11,7 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,16 +24,8 @@ from fednet_emu.errors import DataError, ScenarioError
 from fednet_emu.files.data_folder import data_folder, locate, note
 from fednet_emu.learning.data.columns import Table, images, labels, numbers, owners, standardise
 from fednet_emu.learning.data.datasets.base import Dataset, Samples, held_out
-from fednet_emu.learning.data.datasets.npz import checked_samples, whole_labels
-from fednet_emu.learning.data.datasets.text import (
-    CHARACTERS,
-    Predict,
-    characters,
-    frequent_words,
-    windows,
-    word_tokens,
-    words,
-)
+from fednet_emu.learning.data.datasets.npz import checked_samples, named_parts, whole_labels
+from fednet_emu.learning.data.datasets.text import Level, Predict, in_tokens, windows
 
 CACHE = "hugging_face"
 """Folder inside the data folder, in which the library `datasets` stores downloads."""
@@ -156,10 +148,7 @@ def _reader(path: Path) -> str:
 
 @contextmanager
 def _set_up(hub_cache: Path | None, *, download: bool = False) -> Iterator[None]:
-    """Context manager that blocks the libraries' connections and hides progress bars, unless `download` is set.
-
-    Other threads that read tables wait until the block ends.
-    """
+    """Context manager, one at a time, that blocks connections and hides progress bars, unless `download` is set."""
     with _ALONE:
         datasets, constants = import_module("datasets"), import_module("huggingface_hub.constants")
         settings: list[tuple[Any, str, Any]] = [
@@ -201,7 +190,7 @@ class TextWindows(Component):
     A window is the input of a sample. The target is the next token after the window or after each of its tokens.
     """
 
-    level: Literal["characters", "words"] = "characters"
+    level: Level = "characters"
     """Kind of token: one of LEAF's 80 characters, or a word or punctuation mark in lower case."""
     length: int = Field(80, gt=0, le=10_000)
     """Number of tokens in a window. A string that is not longer yields no window."""
@@ -316,16 +305,7 @@ class HuggingFace(Dataset):
         if self.classes is not None:
             targets = [whole_labels(array) for array in targets]
         groups = None if self.group is None else owners(tables, self.group)
-        if len(tables) == 1:
-            kinds = targets[0] if groups is None else groups[0]
-            if kinds.dtype.kind == "f":
-                kinds = np.zeros(len(kinds), np.int64)
-            test = self._held_out(kinds, rng.permutation(len(kinds)))
-            inputs, targets = _parted(inputs[0], test), _parted(targets[0], test)
-            groups = None if groups is None else _parted(groups[0], test)
-        arrays = dict(zip(("train_x", "test_x", "train_y", "test_y"), [*inputs, *targets], strict=True))
-        if groups is not None:
-            arrays |= dict(zip(("train_group", "test_group"), groups, strict=True))
+        arrays = named_parts(inputs, targets, groups, lambda kinds: self._held_out(kinds, rng.permutation(len(kinds))))
         classes = self.classes if self.classes is not None else stated
         samples = checked_samples(
             arrays, classes, self.path, normalise=self.normalise and names is not None, names=names or ()
@@ -357,7 +337,7 @@ class HuggingFace(Dataset):
                     table.where, f"{column} must hold texts, got {table.feature(column)}", "leave `text` out"
                 )
         texts = [table.values(column) for table in tables]
-        found, tokens = self._tokens(text, texts)
+        found, tokens = in_tokens(text.level, text.vocabulary, texts)
         groups = owners(tables, self.group) if self.group else [np.zeros(len(its), np.int64) for its in found]
         stride = text.stride or text.length
         cut = [windows(its, own, text.length, stride, text.predict) for its, own in zip(found, groups, strict=True)]
@@ -374,15 +354,6 @@ class HuggingFace(Dataset):
         classes = tokens if text.predict == "last" else None
         samples = Samples(train_x, train_y, test_x, test_y, classes, vocabulary=tokens)
         return replace(samples, train_group=parts[2][0], test_group=parts[2][1]) if self.group else samples
-
-    @staticmethod
-    def _tokens(text: TextWindows, texts: list[list[str]]) -> tuple[list[list[IntArray]], int]:
-        """Return the tokens of each string of each table, and the number of different tokens."""
-        if text.level == "characters":
-            return [[characters(its) for its in table] for table in texts], CHARACTERS
-        spoken = [[words(its) for its in table] for table in texts]
-        known = frequent_words(spoken[0], text.vocabulary)
-        return [[word_tokens(its, known) for its in table] for table in spoken], text.vocabulary + 1
 
     def _held_out(self, kinds: IntArray, order: IntArray) -> Mask:
         return held_out(self.path, kinds, order, self.test_share, "give another share, or a split for testing")

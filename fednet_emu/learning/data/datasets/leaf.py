@@ -191,10 +191,7 @@ _FORM = {"users": list, "user_data": dict}
 
 
 def _input(where: str, user: str, x: Any) -> Any:
-    """Return the input of a sample as a float32 array [numbers] or as a string.
-
-    Raise a `DataError` if the input is neither numbers nor a text, or is the name of an image file.
-    """
+    """Return a sample's input as a float32 array or a string; refuse others, and names of image files."""
     if isinstance(x, list) and x and all(isinstance(its, str) for its in x):
         x = x[-1]
     if isinstance(x, str) and not x.lower().endswith(_PICTURES):

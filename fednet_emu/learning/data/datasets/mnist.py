@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -19,55 +19,19 @@ from fednet_emu.files.data_folder import DATA_VARIABLE, data_folder, locate, not
 from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples
 from fednet_emu.learning.data.datasets.fetch import fetch, read_idx
 
-
-@dataclass(frozen=True)
-class _Archive:
-    """The four IDX files of a data set: their URLs and checksums, and the mean and standard deviation of its pixels."""
-
-    kind: str
-    folder: str
-    url: str
-    md5: dict[str, str]
-    mean: float
-    std: float
-
-
-_MNIST = _Archive(
-    kind="mnist",
-    folder="mnist",
-    url="https://ossci-datasets.s3.amazonaws.com/mnist/",  # the original site no longer serves the files
-    md5={
-        "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-        "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
-        "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
-        "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
-    },
-    mean=0.1307,
-    std=0.3081,
-)
-
-_FASHION = _Archive(
-    kind="fashion-mnist",
-    folder="fashion_mnist",
-    url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-    md5={
-        "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-        "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
-        "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
-        "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
-    },
-    mean=0.2860,
-    std=0.3530,
-)
-
-
 Digit = Annotated[int, Field(ge=0, le=9)]
 
 
 class _Images(Dataset):
     """Base class of data sets with 60,000 training and 10,000 test images x [n, 1, 28, 28] in the format of MNIST."""
 
-    ARCHIVE: ClassVar[_Archive]
+    FOLDER: ClassVar[str]
+    """Folder of the four IDX files inside the data folder."""
+    URL: ClassVar[str]
+    MD5: ClassVar[dict[str, str]]
+    """Checksums of the files."""
+    MEAN_STD: ClassVar[tuple[float, float]]
+    """Mean and standard deviation of the pixels, divided by 255."""
 
     normalise: bool | Literal["pixelwise"] = True
     """Scaling of pixel values. true: subtract the usual mean of the training set, and divide by its standard deviation;
@@ -95,7 +59,31 @@ class _Images(Dataset):
         return replace(samples, train_x=train_x, test_x=test_x)
 
     def _read(self, data_dir: Path | None) -> Samples:
-        return _load(self.ARCHIVE, data_dir, normalise=self.normalise is True, download=self.download)
+        folder = data_folder(data_dir)
+        if folder is None:
+            raise DataError(self.kind, "no data folder is given", f"pass --data-dir, or let {DATA_VARIABLE} name it")
+        train_x, train_y, test_x, test_y = (
+            read_idx(note(f"{self.FOLDER}/{name}", self._find(folder, name)), md5=md5) for name, md5 in self.MD5.items()
+        )
+        mean_std = self.MEAN_STD if self.normalise is True else (0.0, 1.0)
+        return Samples(
+            train_x=_pixels(train_x, *mean_std),
+            train_y=torch.from_numpy(train_y.astype(np.int64)),
+            test_x=_pixels(test_x, *mean_std),
+            test_y=torch.from_numpy(test_y.astype(np.int64)),
+            classes=10,
+        )
+
+    def _find(self, folder: Path, name: str) -> Path:
+        home = folder / self.FOLDER / name
+        for path in (home, folder / self.kind / name, folder / name):
+            if path.is_file():
+                return path
+        if not self.download:
+            remedy = "put the official file there, or fetch it with `--set data.download=true`"
+            raise DataError(str(home), "not found", remedy)
+        fetch(self.URL + name, home, md5=self.MD5[name])
+        return home
 
     @field_validator("classes")
     @classmethod
@@ -111,7 +99,15 @@ class Mnist(_Images):
     A normalised pixel is (value / 255 - 0.1307) / 0.3081.
     """
 
-    ARCHIVE = _MNIST
+    FOLDER = "mnist"
+    URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"  # the original site no longer serves the files
+    MD5: ClassVar[dict[str, str]] = {
+        "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+        "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+        "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+        "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+    }
+    MEAN_STD = 0.1307, 0.3081
     writers: bool = False
     """Whether the writers of the digits are the groups of the data, for the partition `group`. There are 539 writers of
     training images and 297 other writers of test images. Writers are read from the labels of QMNIST (Yadav and Bottou,
@@ -149,32 +145,19 @@ class FashionMnist(_Images):
     A normalised pixel is (value / 255 - 0.2860) / 0.3530.
     """
 
-    ARCHIVE = _FASHION
-
-
-def _load(archive: _Archive, data_dir: Path | None, *, normalise: bool, download: bool) -> Samples:
-    folder = data_folder(data_dir)
-    if folder is None:
-        raise DataError(archive.kind, "no data folder is given", f"pass --data-dir, or let {DATA_VARIABLE} name it")
-    train_x, train_y, test_x, test_y = (
-        read_idx(note(f"{archive.folder}/{name}", _find(archive, folder, name, download=download)), md5=md5)
-        for name, md5 in archive.md5.items()
-    )
-    mean, std = (archive.mean, archive.std) if normalise else (0.0, 1.0)
-    return Samples(
-        train_x=_pixels(train_x, mean, std),
-        train_y=torch.from_numpy(train_y.astype(np.int64)),
-        test_x=_pixels(test_x, mean, std),
-        test_y=torch.from_numpy(test_y.astype(np.int64)),
-        classes=10,
-    )
+    FOLDER = "fashion_mnist"
+    URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
+    MD5: ClassVar[dict[str, str]] = {
+        "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+        "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+        "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+        "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+    }
+    MEAN_STD = 0.2860, 0.3530
 
 
 def _writers(part: str, data_dir: Path | None, labels: Tensor) -> IntArray:
-    """Return the writer of each sample [n], from the labels of QMNIST.
-
-    The test set of QMNIST begins with the test set of MNIST.
-    """
+    """Return the writer of each sample [n] from QMNIST, whose test set begins with the test set of MNIST."""
     path = locate(f"qmnist_labels/qmnist-{part}-labels-idx2-int.gz", data_dir)
     known = read_idx(path)
     if known.ndim != 2 or known.shape[1] < 3 or not np.array_equal(known[: len(labels), 0], labels.numpy()):
@@ -197,18 +180,6 @@ def _only(samples: Samples, classes: tuple[int, ...]) -> Samples:
         train_group=None if samples.train_group is None else samples.train_group[train.numpy()],
         test_group=None if samples.test_group is None else samples.test_group[test.numpy()],
     )
-
-
-def _find(archive: _Archive, folder: Path, name: str, *, download: bool) -> Path:
-    home = folder / archive.folder / name
-    for path in (home, folder / archive.kind / name, folder / name):
-        if path.is_file():
-            return path
-    if not download:
-        remedy = "put the official file there, or fetch it with `--set data.download=true`"
-        raise DataError(str(home), "not found", remedy)
-    fetch(archive.url + name, home, md5=archive.md5[name])
-    return home
 
 
 def _by_parity(samples: Samples) -> Samples:

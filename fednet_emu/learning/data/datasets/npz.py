@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_serializer
 from torch import Tensor
 
-from fednet_emu.arrays import IntArray
+from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.component.component import GivenObject
 from fednet_emu.errors import DataError, ScenarioWarning
 from fednet_emu.files.data_folder import locate
@@ -68,6 +68,26 @@ class Npz(Dataset):
         return checked_samples(_read(path), self.classes, str(path), self.vocabulary, normalise=self.normalise)
 
 
+def named_parts(
+    x: Sequence[NDArray[Any]],
+    y: Sequence[NDArray[Any]],
+    groups: Sequence[IntArray] | None,
+    held_out: Callable[[IntArray], Mask],
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays for `checked_samples`, from the inputs, targets and owners of the training and the test table.
+
+    If there is only one table, `held_out` returns the mask of its test rows, given the kind of each row: its owner, or
+    else its class (0 for real-valued targets).
+    """
+    columns: dict[str, Sequence[NDArray[Any]]] = {"x": x, "y": y} | ({} if groups is None else {"group": groups})
+    if len(x) == 1:
+        kinds = y[0] if groups is None else groups[0]
+        test = held_out(np.zeros(len(kinds), np.int64) if kinds.dtype.kind == "f" else kinds.astype(np.int64))
+        columns = {name: (its[0][~test], its[0][test]) for name, its in columns.items()}
+    parts = ("train", "test")
+    return {f"{part}_{name}": own for name, its in columns.items() for part, own in zip(parts, its, strict=True)}
+
+
 def checked_samples(
     arrays: dict[str, NDArray[Any]],
     classes: int | None,
@@ -77,10 +97,7 @@ def checked_samples(
     normalise: bool = False,
     names: Sequence[str] = (),
 ) -> Samples:
-    """Check arrays as described in `Npz`, and return them as samples.
-
-    Error messages name the source of the arrays, `where`, and the inputs by their `names`.
-    """
+    """Check arrays as described in `Npz`, and return samples; errors name the source `where`, and inputs by `names`."""
     train_x, test_x = (_inputs(where, arrays, name, vocabulary, single=not normalise) for name in ("train_x", "test_x"))
     if train_x.shape[1:] != test_x.shape[1:]:
         problem = f"test_x has samples of shape {test_x.shape[1:]}, got {train_x.shape[1:]} in train_x"
@@ -166,10 +183,7 @@ def _single(
 def _note_merged(
     where: str, exact: NDArray[Any], cast: NDArray[np.float32], place: int, names: Sequence[str], *, normalise: bool
 ) -> None:
-    """Warn if over 1 % of the distinct values of an input become equal in float32.
-
-    Only the first `_LOOK_AT` values of each input are checked.
-    """
+    """Warn if over 1 % of distinct values, among the first `_LOOK_AT` of an input, become equal in float32."""
     exact, cast = exact.reshape(-1)[:_LOOK_AT], cast.reshape(-1)[:_LOOK_AT]
     if np.array_equal(exact, cast):
         return

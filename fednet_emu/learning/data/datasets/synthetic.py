@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -80,7 +80,7 @@ class SyntheticRegression(Dataset):
     from the drawn w and b.
     """
 
-    regression: ClassVar[bool] = True
+    regression = True
 
     n_samples: PositiveInt = 1000
     """Number of training samples."""

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from fednet_emu.arrays import Array, IntArray
+from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.errors import DataError
 from fednet_emu.files.data_folder import locate
 from fednet_emu.files.recordings import read_text
 from fednet_emu.learning.data.datasets.base import Dataset, Samples, held_out
-from fednet_emu.learning.data.datasets.npz import checked_samples
+from fednet_emu.learning.data.datasets.npz import checked_samples, named_parts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,16 +58,11 @@ class RowTable(Dataset):
         x = [_numbers(path, table, inputs) for path, table in zip(where, tables, strict=True)]
         y = self._targets(where, tables)
         groups = None if self.group is None else _owners(where, tables, self.group)
-        if len(tables) == 1:
-            test = self._held_out(where[0], y[0] if groups is None else groups[0], rng)
-            x, y = [x[0][~test], x[0][test]], [y[0][~test], y[0][test]]
-            groups = None if groups is None else [groups[0][~test], groups[0][test]]
+        arrays = named_parts(x, y, groups, lambda kinds: self._held_out(where[0], kinds, rng))
         if self.normalise:
-            mean, deviation = x[0].mean(0), x[0].std(0)
-            x = [(its - mean) / np.where(deviation > 0, deviation, 1.0) for its in x]
-        arrays: dict[str, NDArray[Any]] = {"train_x": x[0], "test_x": x[1], "train_y": y[0], "test_y": y[1]}
-        if groups is not None:
-            arrays |= {"train_group": groups[0], "test_group": groups[1]}
+            mean, deviation = arrays["train_x"].mean(0), arrays["train_x"].std(0)
+            for name in ("train_x", "test_x"):
+                arrays[name] = (arrays[name] - mean) / np.where(deviation > 0, deviation, 1.0)
         if self.classes is not None and y[0].dtype.kind == "f":
             what = f"`classes` is not for the regression on {self.target}, got {self.classes}"
             raise DataError(where[0], what, "leave it out, or set `task: classification`")
@@ -102,10 +97,9 @@ class RowTable(Dataset):
             raise DataError(where[0], f"{self.target} must hold whole numbers for classes, got fractions", _REMEDY)
         return [its.astype(np.int64) for its in values]
 
-    def _held_out(self, where: str, kinds: NDArray[Any], rng: np.random.Generator) -> NDArray[np.bool_]:
-        each = np.zeros(len(kinds), np.int64) if kinds.dtype.kind == "f" else kinds.astype(np.int64)
-        order, remedy = rng.permutation(len(each)), "give another share, or a file for testing"
-        return held_out(where, each, order, self.test_share, remedy, "rows")
+    def _held_out(self, where: str, kinds: IntArray, rng: np.random.Generator) -> Mask:
+        remedy = "give another share, or a file for testing"
+        return held_out(where, kinds, rng.permutation(len(kinds)), self.test_share, remedy, "rows")
 
 
 class Csv(RowTable):
@@ -163,10 +157,7 @@ def _at(table: pd.DataFrame, wrong: NDArray[np.bool_]) -> str:
 
 
 def _numbers(where: str, table: pd.DataFrame, columns: tuple[str, ...]) -> Array:
-    """Return the numbers in some columns as an array [rows, columns] in double precision.
-
-    Raise a `DataError` if an entry is missing, infinite or not a number.
-    """
+    """Return columns of finite numbers as an array [rows, columns] in double precision, or raise a `DataError`."""
     import pandas as pd
 
     if not columns:

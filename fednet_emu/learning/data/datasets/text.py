@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
-import torch
 from numpy.lib.stride_tricks import sliding_window_view
 from pydantic import Field
 
 from fednet_emu.arrays import IntArray
 from fednet_emu.errors import DataError
 from fednet_emu.files.data_folder import locate
-from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples, last_of_each
+from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples, divided, last_of_each
 
 LETTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
 """The 80 characters of LEAF's Shakespeare data (Caldas et al., 2018). The token of a character is its index in this
@@ -63,6 +62,18 @@ def frequent_words(texts: Iterable[Sequence[str]], size: int) -> dict[str, int]:
 def word_tokens(text: Sequence[str], vocabulary: Mapping[str, int]) -> IntArray:
     """Return the token of each word of a text, as an array. Words outside the vocabulary become `UNKNOWN_WORD`."""
     return np.array([vocabulary.get(word, UNKNOWN_WORD) for word in text], dtype=np.int64)
+
+
+Level = Literal["characters", "words"]
+
+
+def in_tokens(level: Level, vocabulary: int, tables: Sequence[Sequence[str]]) -> tuple[list[list[IntArray]], int]:
+    """Return each table's texts as tokens of the first one's most frequent words, and the number of tokens."""
+    if level == "characters":
+        return [[characters(text) for text in table] for table in tables], CHARACTERS
+    spoken = [[words(text) for text in table] for table in tables]
+    known = frequent_words(spoken[0], vocabulary)
+    return [[word_tokens(text, known) for text in table] for table in spoken], vocabulary + 1
 
 
 Predict = Literal["last", "every"]
@@ -168,7 +179,7 @@ class Text(Dataset):
     """Owner of a passage of text. role: the role in a play that speaks it; file: the file that contains it; paragraph:
     the paragraph between blank lines. Roles are recognised by a name on a separate line in capitals with a full stop,
     or after two spaces, as in the editions of Project Gutenberg."""
-    level: Literal["characters", "words"] = "characters"
+    level: Level = "characters"
     """Kind of token: one of LEAF's 80 characters, or a word or punctuation mark in lower case."""
     length: int = Field(80, gt=0, le=10_000)
     """Number of tokens in a window."""
@@ -187,12 +198,9 @@ class Text(Dataset):
     test_share: float = Field(0.2, gt=0, lt=1)
     """Share of each owner's windows that is used for testing. The last windows are chosen."""
 
-    @property
-    def _tokens(self) -> int:
-        return CHARACTERS if self.level == "characters" else self.vocabulary + 1
-
     def extent(self, data_dir: Path | None) -> Extent:
-        return Extent((self.length,), self._tokens, value_byte=_TOKEN_BYTE)
+        tokens = CHARACTERS if self.level == "characters" else self.vocabulary + 1
+        return Extent((self.length,), tokens, value_byte=_TOKEN_BYTE)
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         path = locate(self.path, data_dir)
@@ -200,7 +208,7 @@ class Text(Dataset):
         if not owned:
             remedy = "give a play in which each speech begins with the role's name, or `owner: file` or `paragraph`"
             raise DataError(str(path), f"there are no owners, got no {self.owner} with words", remedy)
-        own, stride = self._in_tokens(owned), self.stride or self.length
+        ([own], tokens), stride = in_tokens(self.level, self.vocabulary, [owned]), self.stride or self.length
         x, y, group = windows(own, np.arange(len(owned)), self.length, stride, self.predict)
         enough = np.bincount(group, minlength=len(owned)) >= self.min_samples
         if not enough.any():
@@ -213,17 +221,8 @@ class Text(Dataset):
         if not test.any():
             problem = f"test_share leaves no test windows, got {self.test_share}"
             raise DataError(str(path), problem, "give a larger share, or a larger min_samples")
-        train_x, test_x = torch.from_numpy(x[~test]), torch.from_numpy(x[test])
-        train_y, test_y = torch.from_numpy(y[~test]), torch.from_numpy(y[test])
-        tokens, classes = self._tokens, self._tokens if self.predict == "last" else None
-        return Samples(train_x, train_y, test_x, test_y, classes, group[~test], group[test], vocabulary=tokens)
-
-    def _in_tokens(self, texts: list[str]) -> list[IntArray]:
-        if self.level == "characters":
-            return [characters(text) for text in texts]
-        spoken = [words(text) for text in texts]
-        known = frequent_words(spoken, self.vocabulary)
-        return [word_tokens(text, known) for text in spoken]
+        classes = tokens if self.predict == "last" else None
+        return Samples(*divided(test, x, y), classes, group[~test], group[test], vocabulary=tokens)
 
 
 _OWNED: Mapping[Owner, Callable[[Iterable[str]], list[str]]] = {

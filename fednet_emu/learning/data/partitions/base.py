@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -14,7 +14,7 @@ from torch import Tensor
 from fednet_emu.arrays import IntArray
 from fednet_emu.component.component import Component
 from fednet_emu.errors import ScenarioError
-from fednet_emu.learning.data.datasets.base import Samples
+from fednet_emu.learning.data.datasets.base import Samples, with_training_rows
 
 NOBODY = -1
 """Owner index of a sample that belongs to no device."""
@@ -36,10 +36,7 @@ class Partitioned:
 
     @classmethod
     def from_owners(cls, owners: IntArray, n_devices: int) -> Self:
-        """Return the distribution of samples in which device `owners[i]` owns sample i.
-
-        If an entry is negative, the sample has no owner.
-        """
+        """Return the distribution in which device `owners[i]` owns sample i; a negative entry means no owner."""
         n, unowned = len(owners), np.count_nonzero(owners < 0)
         sizes = np.bincount(owners[owners >= 0] if unowned else owners, minlength=n_devices)
         places = np.sort(owners * n + np.arange(n))  # sorting the numbers takes a third of the time of a stable argsort
@@ -68,11 +65,7 @@ class Partition(Component):
 
 
 def labels_of(samples: Samples, kind: str) -> tuple[IntArray, IntArray, int]:
-    """Return the training labels, the test labels and the number of classes.
-
-    Raises:
-        ScenarioError: the samples have no classes.
-    """
+    """Return the training labels, the test labels and the number of classes; refuse samples without classes."""
     if samples.classes is None:
         found = f"data for {samples.task} without classes"
         raise ScenarioError(f"partition: {kind} deals by class, got {found}; use iid or group")
@@ -88,10 +81,7 @@ def members_by_class(labels: IntArray, classes: int, rng: np.random.Generator) -
 
 
 def even_shares(n_items: int, n_parts: int) -> IntArray:
-    """Divide items into parts of equal size; return the part index of each item [n_items], in ascending order.
-
-    If equal sizes are not possible, the first parts have one item more.
-    """
+    """Return the part [n_items] of each item, ascending, for equal parts; the first may have one item more."""
     sizes = np.full(n_parts, n_items // n_parts)
     sizes[: n_items % n_parts] += 1
     return np.repeat(np.arange(n_parts), sizes)
@@ -100,10 +90,7 @@ def even_shares(n_items: int, n_parts: int) -> IntArray:
 def dealt_by_class(
     labels: IntArray, holders: Sequence[IntArray], n_devices: int, rng: np.random.Generator
 ) -> Partitioned:
-    """Return the distribution of samples in which the devices `holders[c]` share the samples of class c equally.
-
-    If a class has no holders, its samples have no owner.
-    """
+    """Return the distribution in which the devices `holders[c]`, if any, share the samples of class c equally."""
     owners = np.full(len(labels), NOBODY, np.int64)
     for members, devices in zip(members_by_class(labels, len(holders), rng), holders, strict=True):
         if len(devices):
@@ -128,10 +115,7 @@ class Held:
 
     @classmethod
     def nothing(cls, samples: Samples) -> Held:
-        """Return an empty set of samples.
-
-        The tensors are copies, because an empty view would keep all samples in memory.
-        """
+        """Return an empty set of samples, in copied tensors, because views would keep all samples in memory."""
         return cls(samples.train_x[:0].clone(), samples.train_y[:0].clone())
 
 
@@ -153,9 +137,7 @@ def hold_out(
     if n_server + n_validation == 0:
         return samples, none, none
     parts = np.split(rng.permutation(n_all), [n_server, n_server + n_validation])
-    server, validation, rest = (
-        Held(samples.train_x[rows], samples.train_y[rows]) for rows in map(torch.from_numpy, map(np.sort, parts))
+    server, validation = (
+        Held(samples.train_x[rows], samples.train_y[rows]) for rows in map(torch.from_numpy, map(np.sort, parts[:2]))
     )
-    group = None if samples.train_group is None else samples.train_group[np.sort(parts[2])]
-    left = replace(samples, train_x=rest.x, train_y=rest.y, train_group=group, optimum=None)
-    return left, server, validation
+    return with_training_rows(samples, np.sort(parts[2])), server, validation

@@ -138,10 +138,7 @@ def device_priors(n_devices: int, classes: int, rng: np.random.Generator) -> Arr
 
 
 def own_classes(n_devices: int, classes: int) -> Mask:
-    """Return the mask [devices, classes] of each device's main classes, to which most of its samples belong.
-
-    Of K classes, the main classes of device d are 2d and 2d + 1 (mod K).
-    """
+    """Return the mask [devices, classes] of the main classes: 2d and 2d + 1 (mod K) of device d, for K classes."""
     device, label = np.arange(n_devices)[:, None], np.arange(classes)
     return np.asarray((label == 2 * device % classes) | (label == (2 * device + 1) % classes))
 

@@ -19,10 +19,7 @@ from fednet_emu.learning.graph.engine import Ended
 
 @final
 class Actor:
-    """A Ray actor, which trains jobs in a separate process.
-
-    The function `get` fetches a stored value by its reference.
-    """
+    """A Ray actor, which trains jobs in a separate process; `get` fetches a stored value by its reference."""
 
     def __init__(self, threads: int, device: str, tf32: bool, get: Callable[[Any], Any]) -> None:
         torch.set_num_threads(threads)

@@ -234,10 +234,7 @@ class RayEngine(Engine):
         return call.report
 
     def _params(self, call: _Call, place: int) -> Tensor:
-        """Return a copy of a job's parameters.
-
-        Ray frees the memory of a call when all its results have been copied.
-        """
+        """Return a copy of a job's parameters; Ray frees the memory of a call when all its results are copied."""
         if call.params is None:
             call.params, call.params_ref = self._got(call.params_ref), None
         params, call.params[place] = torch.tensor(call.params[place]), None

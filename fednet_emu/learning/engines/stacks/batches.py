@@ -23,10 +23,7 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData
 
 @final
 class Scratch:
-    """Reusable memory buffers, one for each purpose (role), which grow on demand.
-
-    A tensor is valid until `take` is called again with the same role.
-    """
+    """Growing memory buffers, one for each role; a tensor is valid until `take` is called again with the role."""
 
     def __init__(self) -> None:
         self._buffers: dict[str, Tensor] = {}
@@ -52,10 +49,7 @@ def batches_of(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray, sc
 
 
 def _active(steps: IntArray) -> list[int]:
-    """Return the number of jobs that still train in each step.
-
-    `steps` has the number of steps of each job, in descending order.
-    """
+    """Return the number of jobs that still train in each step, from their descending numbers of `steps`."""
     active: list[int] = np.searchsorted(-steps, -np.arange(steps[0]), side="left").tolist()
     return active
 
@@ -65,10 +59,7 @@ def _first(batch: Batch, active: int) -> Batch:
 
 
 def _whole(data: TrainData, jobs: Sequence[ResolvedJob], scratch: Scratch) -> Batch:
-    """Return all samples of each job in one stack.
-
-    The stack is a view if the samples are contiguous in the data, and otherwise a copy.
-    """
+    """Return all samples of each job in one stack: a view if they are contiguous in the data, otherwise a copy."""
     joined = _one_slice([resolved.job.indices for resolved in jobs])
     if joined is not None:
         x, y = data.x[joined], data.y[joined]
@@ -140,10 +131,7 @@ def _drawn(streams: Streams, jobs: Sequence[ResolvedJob], steps: IntArray) -> tu
 def _drawn_alike(
     plan: SgdPlan, first: IntArray, n_samples: int, generators: Sequence[np.random.Generator]
 ) -> tuple[IntArray, IntArray]:
-    """Draw batches as `_drawn` does, for jobs with `n_samples` consecutive rows, from the rows `first` [J] on.
-
-    The batches are those that `TrainJob.batches` draws.
-    """
+    """Draw batches as `_drawn`, for jobs with `n_samples` consecutive rows, from the rows `first` [J] on."""
     steps, width, per_epoch = plan.n_steps(n_samples), plan.batch_width(n_samples), plan.steps_per_epoch(n_samples)
     passes = 1 if steps <= n_samples // width else -(-steps // per_epoch)
     rows = np.empty((len(first), passes, max(n_samples, per_epoch * width)), np.int64)

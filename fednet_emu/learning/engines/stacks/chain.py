@@ -95,10 +95,7 @@ def chain_form(model: FlatModel) -> ChainForm | None:
 
 
 def _mean(losses: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | float]:
-    """Return the mean loss [A] of A jobs over the samples of a batch, and the weights of the samples.
-
-    The weights are an array [A, 1, B], or a number if all samples have the same weight.
-    """
+    """Return the mean loss [A] of a batch, and its samples' weights: [A, 1, B], or a number if they are equal."""
     if weight is None:
         return losses.mean(1), 1 / losses.shape[1]
     share = weight / weight.sum(1, keepdim=True)

@@ -57,20 +57,14 @@ class Memory:
         return np.ndarray(place.shape, place.dtype, self._map, place.offset)
 
     def new(self, shape: tuple[int, ...], dtype: Any) -> tuple[NDArray[Any], Place]:
-        """Allocate an array, and return the array and its location.
-
-        The memory is freed with the last reference to the array or to a view of it.
-        """
+        """Allocate an array; return it and its location. The last reference to it, or to a view, frees the memory."""
         place = Place(self._take(int(np.prod(shape)) * np.dtype(dtype).itemsize), shape, np.dtype(dtype).str)
         array = self.at(place)
         finalize(array, self._give_back, place.offset, array.nbytes).atexit = False
         return array, place
 
     def copy_of(self, tensor: Tensor) -> tuple[NDArray[Any], Place]:
-        """Return an array in shared memory with the values of a CPU tensor, and its location.
-
-        A tensor that is already in shared memory is not copied.
-        """
+        """Return a CPU tensor's values as an array in shared memory (not copied if already there), and its location."""
         values = tensor.detach().numpy()
         offset = values.ctypes.data - self._base
         if values.flags.c_contiguous and 0 <= offset < len(self._map):
@@ -80,10 +74,7 @@ class Memory:
         return array, place
 
     def move_here(self, tensor: Tensor) -> Place:
-        """Move the values of a tensor to shared memory, and return their location.
-
-        The memory is freed with the tensor.
-        """
+        """Move a tensor's values to shared memory, which is freed with the tensor, and return their location."""
         array, place = self.copy_of(tensor)
         with torch.no_grad():
             tensor.set_(torch.from_numpy(array))  # type: ignore[call-overload]
@@ -97,10 +88,7 @@ class Memory:
                 self._map.madvise(mmap.MADV_REMOVE, start, end - start)
 
     def _take(self, byte: int) -> int:
-        """Reserve whole pages in the first free area that is large enough, and return the offset.
-
-        Raise a `FednetError` if no area is large enough.
-        """
+        """Reserve whole pages in the first free area that fits, and return the offset, or raise a `FednetError`."""
         self._join()
         size = _whole_pages(byte)
         for number, (start, end) in enumerate(self._free):

@@ -24,10 +24,7 @@ MOST_OF_ERROR = 200
 
 
 class KeptModel(NamedTuple):
-    """The locations in shared memory of a pickled model and of its constant tensors.
-
-    `constants` has the location of each tensor, and True if the tensor is a parameter.
-    """
+    """The locations in shared memory of a pickled model and of its tensors; True marks parameters."""
 
     pickled: Place
     constants: Sequence[tuple[Place, bool]]
@@ -69,10 +66,7 @@ class Order(NamedTuple):
 
 
 def serve(orders: Any, memory: Memory) -> None:
-    """Execute orders until the connection closes.
-
-    For each order, a report is sent back, or the text of an error if the order cannot be unpacked.
-    """
+    """Execute orders until the connection closes; answer with a report, or an error text if unpacking fails."""
     end_with_parent()
     torch.set_num_threads(1)
     trainer = Trainer("cpu", lambda kept: kept.load(memory))

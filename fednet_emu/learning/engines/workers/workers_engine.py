@@ -250,10 +250,7 @@ class WorkersEngine(Engine):
         return self._sent[id(tensor)][1:]
 
     def _results(self, call: Call) -> Results:
-        """Yield the results of a call.
-
-        Jobs that a worker could not train are trained in the main process, which raises their errors.
-        """
+        """Yield the results of a call; the main process trains what a worker could not, and raises its errors."""
         results = self._ended(call)
         if results is None or isinstance(call.report, str):
             yield from self._here.run_stack(call.single)
