@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 from typing_extensions import override
 
 from fednet_emu.arrays import Array
@@ -48,14 +48,12 @@ class Ofdma(RatedAccess):
     at the same time at their mean SNRs, so that the last transmission finishes as early as possible.
     """
 
-    @model_validator(mode="after")
-    def _parts_are_fixed_or_scheduled(self) -> Self:
+    def _check(self) -> None:
         if self.subchannels is not None and self.scheduler != "equal":
             raise ValueError(
                 f"subchannels are equal parts, got scheduler {self.scheduler} with {self.subchannels} of them; "
                 "leave one of the two out"
             )
-        return self
 
     @property
     def capacity(self) -> int | None:

@@ -10,10 +10,10 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Literal, NamedTuple, Self, final
+from typing import Any, ClassVar, Literal, NamedTuple, final
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 from typing_extensions import override
 
 from fednet_emu.arrays import Array, exp10, log10
@@ -392,15 +392,13 @@ class NrGrants(RatedAccess):
     with the highest ratio of gain to mean gain gets all slots of a fading block, as in proportional-fair scheduling if
     fading is slow; without fading, all senders have equal shares."""
 
-    @model_validator(mode="after")
-    def _frame_fits(self) -> Self:
+    def _check(self) -> None:
         period = self.sr_period_s * NS_PER_S / self.frame.slot_ns
         if round(period) < 1 or abs(period - round(period)) > 1e-6:
             raise ValueError(
                 f"sr_period_s is a whole number of slots of {self.frame.slot_ns / NS_PER_S:g} s, at least one, got "
                 f"{self.sr_period_s:g}; 0.005 to 0.04 are usual"
             )
-        return self
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
