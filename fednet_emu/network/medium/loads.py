@@ -40,7 +40,8 @@ class RadioLoads:
                 self._sent_bits[first] = load(first.sender, SENDING, bits_w, _lose_nothing)
         for leg in burst:
             if leg.receiver != SERVER:
-                self._receiving[leg] = load(leg.receiver, RECEIVING, self._power_w(leg), partial(self._lose, [leg]))
+                rx_w = radios.receiving_w(leg.receiver)
+                self._receiving[leg] = load(leg.receiver, RECEIVING, rx_w, partial(self._lose, [leg]))
                 if radios.rx_j_per_bit:
                     bits_w = radios.rx_j_per_bit * _mean_bps([leg], first.power_s)
                     self._received_bits[leg] = load(leg.receiver, RECEIVING, bits_w, _lose_nothing)
@@ -81,16 +82,12 @@ class RadioLoads:
         for place, leg in enumerate(burst):
             load = self._receiving.pop(leg, None)
             if load is not None:
-                own_j = self._power_w(leg) * ((min(now_ns, load.cut_ns) - leg.started_ns) / NS_PER_S)
-                unload(load, own_j)
-                rx_energy_j[place] = own_j
+                span_s = (min(now_ns, load.cut_ns) - leg.started_ns) / NS_PER_S
+                rx_energy_j[place] = self._radios.receiving_w(leg.receiver) * span_s
+                unload(load, rx_energy_j[place])
             if leg in self._received_bits:
                 unload(self._received_bits.pop(leg), self._radios.rx_j_per_bit * leg.transmitted_bit)
         return rx_energy_j
-
-    def _power_w(self, leg: Transfer) -> float:
-        rx_consumption_w = self._radios.rx_consumption_w
-        return 0.0 if rx_consumption_w is None else rx_consumption_w[leg.receiver]
 
 
 def _mean_bps(legs: Burst, power_s: float) -> float:
@@ -137,6 +134,9 @@ class Radios:
     def differ(self) -> bool:
         """True if senders may consume different powers at full transmit power."""
         return self.controlled or (self.sending is not None and any(its.differ for its in self.sending))
+
+    def receiving_w(self, device: int) -> float:
+        return 0.0 if self.rx_consumption_w is None else self.rx_consumption_w[device]
 
     def transmitter(self, sender: int) -> Transmitter:
         if self.sending is None:

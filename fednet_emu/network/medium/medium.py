@@ -187,11 +187,10 @@ class Medium:
         self.ledger.offered_bit[self.kind] += transfer.size_bit * (cls is Transfer)
         settles_ns = now_ns = self.clock.now
         if self.is_delayed:
-            connections = self._connections
-            if connections is None:
+            if self._connections is None:
                 phases = Phases(transfer.size_bit, transfer.size_bit)
             else:
-                phases = connections.enter(transfer, now_ns)
+                phases = self._connections.enter(transfer, now_ns)
             if self._before_ns is not None and not phases.refused:
                 phases.grant_delay_ns = self._before_ns(transfer, now_ns + phases.connection_setup_ns)
             transfer.phases, transfer.size_bit = phases, phases.wire_bit
@@ -346,10 +345,8 @@ class Medium:
             self._serving.hand_over(self._on_air, self.clock.now)
         self._moving.move()
         if self._powers_differ or self._serving is not None:
-            links = self.links.now()
             for burst in self._on_air.values():
-                first = burst[0]
-                first.drawn_w = self.radios.drawn_w(first.sender, links.power_w(first.sender), first.power_part)
+                burst[0].drawn_w = self.drawn_w(burst[0].sender, burst[0].power_part)
 
     def _enqueue(self) -> None:
         """Sort the new requests and add them to the queue.
@@ -491,13 +488,7 @@ class Medium:
             leg.snr if self.has_snr else 0.0,
         )  # fmt: skip
         ledger.transfers.append((*row, 0, 0, 0, 0, size_bit, 0) if ledger.has_phases else row)
-        leg.complete(_new(Delivery, (
-            leg.sender, leg.receiver, None if lost else leg.content, size_bit,
-            leg.requested_ns / NS_PER_S, started_ns / NS_PER_S, now_ns / NS_PER_S, lost,
-        )))  # fmt: skip
-        self._came.append(leg)
-        if not leg.callbacks:
-            self.unheard.append(Unheard(leg))
+        self._complete(leg, now_ns)
 
     def _end(self, burst: Burst, now_ns: int) -> None:
         """End a burst on the air: compute its energies and outcomes, and deliver its transfers.
@@ -556,10 +547,8 @@ class Medium:
         radios, span_ns = self.radios, now_ns - burst[0].started_ns
         if self._loads is not None:
             each_j = self._loads.end(burst, energy_j, bits_j, now_ns)
-        elif radios.rx_consumption_w is not None:
-            each_j = [radios.rx_consumption_w[leg.receiver] * span_ns / NS_PER_S for leg in burst]
         else:
-            each_j = [0.0] * len(burst)
+            each_j = [radios.receiving_w(leg.receiver) * span_ns / NS_PER_S for leg in burst]
         if radios.rx_j_per_bit:
             each_j = [
                 own_j + radios.rx_j_per_bit * leg.transmitted_bit for own_j, leg in zip(each_j, burst, strict=True)
@@ -609,19 +598,20 @@ class Medium:
         now_ns = self.clock.now
         for leg in legs:
             self._late.pop(leg, None)
-            if leg.cancelled:
-                continue
-            started_ns, lost = leg.started_ns, leg.lost
-            if lost and self._connections is not None:
-                self._connections.lose(leg)
-            started_s = started_ns / NS_PER_S if started_ns >= 0 else math.nan
-            leg.complete(_new(Delivery, (
-                leg.sender, leg.receiver, None if lost else leg.content, leg.size_bit,
-                leg.requested_ns / NS_PER_S, started_s, now_ns / NS_PER_S, lost,
-            )))  # fmt: skip
-            self._came.append(leg)
-            if not leg.callbacks:
-                self.unheard.append(Unheard(leg))
+            if not leg.cancelled:
+                if leg.lost and self._connections is not None:
+                    self._connections.lose(leg)
+                self._complete(leg, now_ns)
+
+    def _complete(self, leg: Transfer, now_ns: int) -> None:
+        started_ns, lost = leg.started_ns, leg.lost
+        leg.complete(_new(Delivery, (
+            leg.sender, leg.receiver, None if lost else leg.content, leg.size_bit, leg.requested_ns / NS_PER_S,
+            started_ns / NS_PER_S if started_ns >= 0 else math.nan, now_ns / NS_PER_S, lost,
+        )))  # fmt: skip
+        self._came.append(leg)
+        if not leg.callbacks:
+            self.unheard.append(Unheard(leg))
 
 
 def _radios(transfer: Transfer) -> tuple[int, int]:
