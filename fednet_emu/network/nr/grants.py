@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Literal, NamedTuple, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 from pydantic import Field
@@ -89,31 +89,6 @@ class TddPattern:
         return self.next(answer + 1 + decode, "D")
 
 
-class Grants(NamedTuple):
-    """Slots of the uplink access procedure that starts with a scheduling request in one slot.
-
-    Attributes:
-        after: slot of the previous request occasion; the request for data that arrive after the start of this slot is
-            sent at `occasion`.
-        occasion: slot in which the scheduling request is sent.
-        first: uplink slot of the first grant, in which the device sends its buffer status report.
-        bulk: first uplink slot that carries data.
-    """
-
-    after: int
-    occasion: int
-    first: int
-    bulk: int
-
-
-class Latency(NamedTuple):
-    """Minimum, mean and maximum time, in slots, from the random arrival of data to the end of an uplink slot."""
-
-    least: float
-    mean: float
-    most: float
-
-
 @dataclass(frozen=True)
 class UplinkAccess:
     """Procedure by which a device gets uplink slots: scheduling request, buffer status report and grant.
@@ -146,35 +121,19 @@ class UplinkAccess:
         """Number of slots after which both the pattern and the request occasions repeat."""
         return math.lcm(len(self.pattern.slots), self.sr_period)
 
-    @cached_property
-    def occasions(self) -> tuple[Grants, ...]:
-        """Grants for all request occasions of a hyperperiod, in order of time."""
+    @property
+    def occasions(self) -> list[int]:
+        """Uplink slots of a hyperperiod in which the device may send a request, in order of time."""
         pattern, period = self.pattern, self.hyperperiod
         first = pattern.next(0, "U")
-        slots = sorted({pattern.next(first + n, "U") % period for n in range(0, period, self.sr_period)})
-        before = [slots[-1] - period, *slots]
-        return tuple(
-            Grants(after, slot, first := self.after(slot), self.after(first))
-            for after, slot in zip(before, slots, strict=False)
-        )
-
-    def latency(self, *, bulk: bool) -> Latency:
-        """Return the minimum, mean and maximum time, in slots, from the arrival of data to the end of a granted slot.
-
-        The slot is the first data slot if `bulk` is True, and the slot of the buffer status report otherwise. Arrivals
-        of data are uniformly distributed over the hyperperiod.
-        """
-        ends = [(each, 1 + (each.bulk if bulk else each.first)) for each in self.occasions]
-        mean = sum((each.occasion - each.after) * (end - (each.occasion + each.after) / 2) for each, end in ends)
-        least, most = min(end - each.occasion for each, end in ends), max(end - each.after for each, end in ends)
-        return Latency(least, mean / self.hyperperiod, most)
+        return sorted({pattern.next(first + n, "U") % period for n in range(0, period, self.sr_period)})
 
     @cached_property
     def bulk_slots(self) -> list[int]:
         """First slot with data, for data that arrive at the start of each slot of the hyperperiod [hyperperiod]."""
-        occasions = [each.occasion for each in self.occasions]
-        bulk = [*(each.bulk for each in self.occasions), self.occasions[0].bulk + self.hyperperiod]
-        return [bulk[bisect_left(occasions, slot)] for slot in range(self.hyperperiod)]
+        occasions, period = self.occasions, self.hyperperiod
+        bulk = [self.after(self.after(occasion)) for occasion in (*occasions, occasions[0] + period)]
+        return [bulk[bisect_left(occasions, slot)] for slot in range(period)]
 
 
 _STEP_DB = 0.01
