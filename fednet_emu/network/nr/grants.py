@@ -162,15 +162,6 @@ class WholeBlocks(OfLaw):
     def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
         return self.fewest / self.count
 
-    def blocks(self, sinr: float) -> int:
-        """Return the number of granted blocks at an SINR (linear) on the whole carrier.
-
-        If several numbers of blocks give the same rate, the result is the largest number.
-        """
-        counts = np.arange(self.count, self.fewest - 1, -1)
-        parts = counts / self.count
-        return int(counts[np.argmax(parts * self.law.rates_bps(sinr / parts, 1.0))])
-
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
         return float(self.rates_bps(np.array(sinr), bandwidth_hz))
 

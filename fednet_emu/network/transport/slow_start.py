@@ -47,14 +47,6 @@ class Window(NamedTuple):
             burst_bit, count = self.after(burst_bit), count + 1
         return count + max(-(-size_bit // burst_bit) - 1, 0)
 
-    def duration_s(self, size_bit: int, rate_bps: float) -> float:
-        """Return the time in s from the first to the last bit of a transfer at a constant rate, in closed form."""
-        burst_bit, rounds, rtt_s = self.first_bit, 0, self.rtt_ns / 1e9
-        while burst_bit < size_bit and burst_bit < rate_bps * rtt_s:
-            size_bit -= burst_bit
-            burst_bit, rounds = self.after(burst_bit), rounds + 1
-        return rounds * rtt_s + size_bit / rate_bps
-
     def next_bit(self, used_bit: int, size_bit: float, rate_bps: float, idle_s: float) -> int:
         """Return the first window in bits for the next transfer on a connection.
 
