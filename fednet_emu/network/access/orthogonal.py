@@ -63,11 +63,7 @@ class Ofdma(RatedAccess):
         return 1.0 / (self.subchannels or active)
 
     def power(self, inputs: RateInputs) -> Array | None:
-        """Return fractions of full power [bursts, blocks]: 1 for the burst scheduled in a block, 0 for all others.
-
-        The result is None, which means full power for all bursts, if the scheduler is not proportional-fair or if links
-        never fade.
-        """
+        """Return 1 for the burst scheduled in a block, 0 for all others; None if no burst is scheduled per block."""
         if self.scheduler != "proportional-fair" or inputs.band.constant:
             return None
         active = inputs.active

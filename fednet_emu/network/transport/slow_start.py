@@ -164,10 +164,7 @@ class SlowStartAir(Air):
             flow.power_s = 0.0
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """Abort a transfer, whose `until_ns` must be the present time.
-
-        A transfer that waits for acknowledgements ends with the next `advance`.
-        """
+        """Abort a transfer; a transfer that waits for acknowledgements ends with the next `advance`."""
         if self._released:
             self._start_released(now_ns)
         for other, early in self._flows.items():
@@ -221,11 +218,7 @@ class SlowStartAir(Air):
         return found
 
     def powers(self) -> Iterator[Power]:
-        """Yield the planned powers of transfers.
-
-        The power is 0 in a gap. During a burst, it is the power that `air` has planned, or full power if `air` plans
-        none.
-        """
+        """Yield the power 0 in a gap and, during a burst, the power that `air` has planned, else full power."""
         for leg, flow in self._flows.items():
             yield leg, (self._now_ns,), (1.0 if flow.silent_ns == FOREVER_NS else 0.0,)
         yield from self._air.powers()
