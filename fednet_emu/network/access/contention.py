@@ -180,7 +180,7 @@ class SlottedAloha(RatedAccess):
         return super().use(replace(band, slot_ns=to_ns(self.slot_s)), links, cells, devices)
 
     def power(self, inputs: RateInputs) -> Array:
-        """Return fractions [bursts, slots] that sum to 1 for a sender that transmits in a slot, at random, else to 0."""
+        """Return fractions [bursts, slots] that sum to 1 for a sender that transmits in a slot (at random), else 0."""
         active = inputs.active
         probability = self.probability or 1.0 / len(active.radio)
         number = active.radio if inputs.band.numbers is None else inputs.band.numbers[active.radio]
