@@ -67,10 +67,7 @@ class Ofdma(RatedAccess):
         if self.scheduler != "proportional-fair" or inputs.band.constant:
             return None
         active = inputs.active
-        winner = best_of_each_block(inputs.own, active.of_legs(active.mean), active.first_leg)
-        won = np.zeros((len(active.sender), inputs.heard.shape[2]))
-        won[winner, np.arange(len(winner))] = 1.0
-        return won
+        return best_of_each_block(inputs.own, active.of_legs(active.mean), active.first_leg)
 
     @override
     def plain_rule(self) -> Callable[[Array], Allocation] | None:

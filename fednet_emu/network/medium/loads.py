@@ -66,7 +66,7 @@ class RadioLoads:
                     change(self._received_bits[leg], from_ns, (radios.rx_j_per_bit * its_bps).tolist())
 
     def end(self, burst: Burst, energy_j: float, bits_j: float, now_ns: int) -> list[float]:
-        """End the loads of a burst; return the energy in J of each receiver, apart from its energy per received bit.
+        """End the loads of a burst; return the energy in J of each receiver.
 
         Args:
             burst: the transmission that ends.
@@ -87,7 +87,7 @@ class RadioLoads:
                 unload(load, rx_energy_j[place])
             if leg in self._received_bits:
                 unload(self._received_bits.pop(leg), self._radios.rx_j_per_bit * leg.transmitted_bit)
-        return rx_energy_j
+        return self._radios.with_bits_j(rx_energy_j, burst)
 
 
 def _mean_bps(legs: Burst, power_s: float) -> float:
@@ -137,6 +137,18 @@ class Radios:
 
     def receiving_w(self, device: int) -> float:
         return 0.0 if self.rx_consumption_w is None else self.rx_consumption_w[device]
+
+    def received_j(self, burst: Burst, now_ns: int) -> list[float]:
+        """Return the energy in J that each receiver has used for a burst that ends now."""
+        rx_w, span_ns = self.rx_consumption_w, now_ns - burst[0].started_ns
+        each_j = [0.0] * len(burst) if rx_w is None else [rx_w[leg.receiver] * span_ns / NS_PER_S for leg in burst]
+        return self.with_bits_j(each_j, burst)
+
+    def with_bits_j(self, each_j: list[float], burst: Burst) -> list[float]:
+        """Return the energies `each_j` in J of the receivers of a burst plus their energy for the received bits."""
+        if not self.rx_j_per_bit:
+            return each_j
+        return [own_j + self.rx_j_per_bit * leg.transmitted_bit for own_j, leg in zip(each_j, burst, strict=True)]
 
     def transmitter(self, sender: int) -> Transmitter:
         if self.sending is None:

@@ -389,10 +389,7 @@ class NrGrants(RatedAccess):
         senders = len(active.sender)
         if self.scheduler == "round-robin" or inputs.band.constant:
             return np.full((senders, 1), duty / senders)
-        winner = best_of_each_block(inputs.own, active.of_legs(active.mean), active.first_leg)
-        won = np.zeros((senders, inputs.heard.shape[2]))
-        won[winner, np.arange(len(winner))] = duty
-        return won
+        return duty * best_of_each_block(inputs.own, active.of_legs(active.mean), active.first_leg)
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         """Return the SINR of each transfer in its slots, at the full power of its sender.
