@@ -115,6 +115,7 @@ class Medium:
         batteries = presence.batteries
         self._loads = None if batteries is None else RadioLoads(batteries, radios, self._lose)
         self._draws_differ = self._loads is not None or radios.differ
+        self._receives = radios.rx_consumption_w is not None or radios.rx_j_per_bit > 0
         is_plain = self._loads is None and self._serving is None and not self.is_delayed and not self.is_shared
         self._leave = self._end_alone if is_plain else self._end
 
@@ -487,7 +488,13 @@ class Medium:
             leg.snr if self.has_snr else 0.0,
         )  # fmt: skip
         ledger.transfers.append((*row, 0, 0, 0, 0, size_bit, 0) if ledger.has_phases else row)
-        self._complete(leg, now_ns)
+        leg.complete(_new(Delivery, (
+            leg.sender, leg.receiver, None if lost else leg.content, size_bit,
+            leg.requested_ns / NS_PER_S, started_ns / NS_PER_S, now_ns / NS_PER_S, lost,
+        )))  # fmt: skip
+        self._came.append(leg)
+        if not leg.callbacks:
+            self.unheard.append(Unheard(leg))
 
     def _end(self, burst: Burst, now_ns: int) -> None:
         """End a burst on the air: compute its energies and outcomes, and deliver its transfers.
@@ -524,10 +531,11 @@ class Medium:
         transmitted_bit, counts = max([leg.transmitted_bit for leg in burst]), type(first) is not FileTransfer
         energy_j = counts * (first.spent_j + first.drawn_w * first.power_s)
         bits_j = counts * (self.radios.tx_j_per_bit * transmitted_bit)
+        each_j = [0.0] * len(burst)
         if counts and self._loads is not None:
             each_j = self._loads.end(burst, energy_j, bits_j, now_ns)
-        else:
-            each_j = self.radios.received_j(burst, now_ns) if counts else [0.0] * len(burst)
+        elif counts and self._receives:
+            each_j = self.radios.received_j(burst, now_ns)
         self.ledger.energy_j += energy_j + bits_j + sum(each_j)
         row = transmitted_bit, energy_j + bits_j, each_j, now_ns
         if tails:
@@ -582,20 +590,19 @@ class Medium:
         now_ns = self.clock.now
         for leg in legs:
             self._late.pop(leg, None)
-            if not leg.cancelled:
-                if leg.lost and self._connections is not None:
-                    self._connections.lose(leg)
-                self._complete(leg, now_ns)
-
-    def _complete(self, leg: Transfer, now_ns: int) -> None:
-        started_ns, lost = leg.started_ns, leg.lost
-        leg.complete(_new(Delivery, (
-            leg.sender, leg.receiver, None if lost else leg.content, leg.size_bit, leg.requested_ns / NS_PER_S,
-            started_ns / NS_PER_S if started_ns >= 0 else math.nan, now_ns / NS_PER_S, lost,
-        )))  # fmt: skip
-        self._came.append(leg)
-        if not leg.callbacks:
-            self.unheard.append(Unheard(leg))
+            if leg.cancelled:
+                continue
+            started_ns, lost = leg.started_ns, leg.lost
+            if lost and self._connections is not None:
+                self._connections.lose(leg)
+            started_s = started_ns / NS_PER_S if started_ns >= 0 else math.nan
+            leg.complete(_new(Delivery, (
+                leg.sender, leg.receiver, None if lost else leg.content, leg.size_bit,
+                leg.requested_ns / NS_PER_S, started_s, now_ns / NS_PER_S, lost,
+            )))  # fmt: skip
+            self._came.append(leg)
+            if not leg.callbacks:
+                self.unheard.append(Unheard(leg))
 
 
 def _radios(transfer: Transfer) -> tuple[int, int]:
