@@ -128,7 +128,6 @@ class SatelliteView:
     def __init__(self, orbits: Orbits, sites: Sequence[Site]) -> None:
         self.count, self.speed_m_s, self.orbits = orbits.count, orbits.speed_m_s, orbits
         self._axes, self._origin_m = sites[0].axes, sites[0].place_m
-        self.stations_m = stations_m(sites)
         self._sites_m = np.stack([site.place_m for site in sites])
         self._ups = np.stack([site.axes[2] for site in sites])
 

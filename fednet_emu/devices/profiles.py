@@ -29,8 +29,7 @@ class ProfileCompute(Component):
     """Power in W of the whole device while computing; null if unknown, so that computing energy is not counted."""
     active_w_range: tuple[float, float] | None
     """Range of the powers in W that sources give for different computations or power supplies; null if they give a
-    single
-    power."""
+    single power."""
 
 
 class ProfileRadio(Component):

@@ -9,7 +9,8 @@ import math
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, final
+from functools import cached_property
+from typing import Annotated, Any, final
 
 import numpy as np
 from pydantic import Field, field_validator
@@ -37,10 +38,10 @@ class Cells(Component):
         """Return the paths of the devices, in the coordinate system of the stations."""
         return paths
 
-    @property
-    @abstractmethod
+    @cached_property
     def count(self) -> int:
         """Number of base stations."""
+        return len(self.positions_m())
 
 
 class SingleCell(Cells):
@@ -50,8 +51,6 @@ class SingleCell(Cells):
 
     def positions_m(self) -> Array:
         return np.zeros((1, 2))
-
-    count: ClassVar[int] = 1
 
 
 class HexagonalCells(Cells):
@@ -80,10 +79,6 @@ class HexagonalCells(Cells):
         grid = self.inter_site_distance_m * np.concatenate(places)
         return np.stack([grid.real, grid.imag], axis=1)
 
-    @property
-    def count(self) -> int:
-        return 1 + 3 * self.rings * (self.rings + 1)
-
 
 class ListedCells(Cells):
     """Base stations at given coordinates."""
@@ -103,10 +98,6 @@ class ListedCells(Cells):
 
     def positions_m(self) -> Array:
         return np.array(self.xy_m, dtype=np.float64)
-
-    @property
-    def count(self) -> int:
-        return len(self.xy_m)
 
 
 class GroundCells(Cells):
@@ -142,10 +133,6 @@ class GroundCells(Cells):
     @override
     def around(self, paths: Paths) -> Paths:
         return SatelliteView(paths, self.sites) if isinstance(paths, Orbits) else paths
-
-    @property
-    def count(self) -> int:
-        return len(self.sites)
 
 
 CELLS: dict[str, type[Cells]] = kinds(SingleCell, HexagonalCells, ListedCells, GroundCells)

@@ -113,8 +113,8 @@ class Network:
             up = self._moving(lambda at_s: self._cell_links(at_s)[0])
             down = self._moving(lambda at_s: self._cell_links(at_s)[1])
         count = len(self._stations_m)
-        self.uplink = self._medium("uplink", settings.uplink, channel, up, count)
-        self.downlink = self._medium("downlink", settings.downlink, channel, down, count)
+        self.uplink = self._medium(settings.uplink, channel, up, count)
+        self.downlink = self._medium(settings.downlink, channel, down, count)
         edges, loss_key = settings.edge_servers or EdgeServers(), streams.key("loss", "backhaul")
         self.backhaul = Backhaul(clock, ledger, edges.backhaul, loss_key)
         access = settings.uplink.access
@@ -148,7 +148,7 @@ class Network:
             return PairLinks(side.channel, xy_m, self._streams, one_way)
 
         still = pair_links(0.0)
-        self.sidelink = self._medium("sidelink", side, side.channel, self._moving(pair_links) if moving else still)
+        self.sidelink = self._medium(side, side.channel, self._moving(pair_links) if moving else still)
         if side.topology is not None:
             links_at = pair_links if moving else lambda _at_s: still
             inputs = TopologyInputs(len(self._everybody), self._streams, self._paths, links_at, self._data_dir)
@@ -242,21 +242,14 @@ class Network:
             )
         return self._graphs.at(self._clock.now_s, *name)
 
-    def _medium(
-        self,
-        kind: str,
-        settings: Uplink,
-        channel: Channel,
-        links: LinksOverTime,
-        cells: int = 1,
-    ) -> Medium:
-        streams, sends_up = self._streams, kind != "downlink"
-        rates = None
+    def _medium(self, settings: Uplink, channel: Channel, links: LinksOverTime, cells: int = 1) -> Medium:
+        streams, kind, rates = self._streams, settings.DIRECTION, None
+        down = kind == "downlink"
         if settings.trace is not None:
             rates = device_rates(settings.trace, len(self._everybody), streams, self._data_dir)
         reception = self.settings.reception if kind == "uplink" else ONE_ANTENNA
         law = channel.medium_rate(reception.branches(1))
-        key, down = streams.key("access", kind), kind == "downlink"
+        key = streams.key("access", kind)
         band = Band.of(channel.usable_hz, law, channel.medium_fading, key, reception, down=down)
         powers = self._powers
         if self._users is not None and kind != "sidelink":
@@ -264,10 +257,10 @@ class Network:
         if self._users is not None:  # other users get the powers of the device class 0; their energy is not counted
             powers = replace(powers, which=powers.which + bytes(len(self._users.numbers)))
         radios = Radios(
-            channel.device if sends_up else channel.base_station,
-            powers.sending(channel.device) if sends_up else None,
+            channel.base_station if down else channel.device,
+            None if down else powers.sending(channel.device),
             (powers.rx_consumption_w(channel.device) or None) if kind != "uplink" else None,
-            (channel.device.stated("tx_j_per_bit") or 0.0) if sends_up else 0.0,
+            0.0 if down else (channel.device.stated("tx_j_per_bit") or 0.0),
             (channel.device.stated("rx_j_per_bit") or 0.0) if kind != "uplink" else 0.0,
             controlled=rates is None and self._powers_differ(settings),
         )

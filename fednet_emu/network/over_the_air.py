@@ -44,11 +44,6 @@ _NEVER = 1e-300
 """Lower bound for the probability that the fading gain is below the cutoff, which avoids the logarithm of 0."""
 
 
-def n_slots(entries: int, symbols_per_slot: int) -> int:
-    """Return the number of slots for a vector of `entries` entries, with one entry per symbol."""
-    return -(-entries // symbols_per_slot)
-
-
 @cache
 def mean_inverse(fading: Fading, cutoff: float, *, los: bool = False) -> float:
     """Return the mean over the fading of 1 / |h|^2, where values with |h|^2 < `cutoff` are replaced by 0.
@@ -155,7 +150,7 @@ class OverTheAir(Access):
     def burst_s(self, entries: int, bandwidth_hz: float) -> float:
         """Return the duration in s of a burst of vectors with `entries` entries, rounded up to whole slots."""
         symbols = self.symbols_per_slot or max(1, int(bandwidth_hz * self.slot_s * (1 + 1e-12)))
-        return n_slots(entries, symbols) * self.slot_s
+        return -(-entries // symbols) * self.slot_s
 
 
 _TIE = 1 + 1e-12

@@ -31,7 +31,7 @@ from fednet_emu.network.slices import Slice
 from fednet_emu.network.topology import Topology
 from fednet_emu.network.traces import AnyRateTraces
 from fednet_emu.network.traffic.settings import NAMED
-from fednet_emu.network.transport import AnySession, AnyTransport, NoTransport, Session
+from fednet_emu.network.transport import AnySession, AnyTransport, Session, Transport
 from fednet_emu.network.wifi import Dcf
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.overhead import AnyOverhead, NoOverhead
@@ -179,7 +179,7 @@ class NetworkSettings(Component):
     """Combination of the signals at a base station's antennas on the uplink; the downlink uses one antenna."""
     overhead: AnyOverhead = NoOverhead()
     """Header bits that are added to each payload."""
-    transport: AnyTransport = NoTransport()
+    transport: AnyTransport = Transport()
     """End-to-end transport protocol, with its headers, handshakes, waits for acknowledgements, and the wired part of
     the path. It cannot be combined with `overhead: packets`, because it has its own headers."""
     session: AnySession = Session()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, final
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fednet_emu.arrays import Array
 from fednet_emu.component.component import Component
@@ -43,11 +43,9 @@ class Slice(Component):
     max: float = Field(1.0, gt=0, le=1)
     """Maximum share of the band, even while other parts of the band are free."""
 
-    @model_validator(mode="after")
-    def _is_in_order(self) -> Self:
+    def _check(self) -> None:
         if self.max < self.guaranteed:
             raise ValueError(f"max is below min, got {self.max:g} and {self.guaranteed:g}")
-        return self
 
     @property
     def guaranteed(self) -> float:

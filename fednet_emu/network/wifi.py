@@ -12,10 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from pydantic import model_validator
 from typing_extensions import override
 
 from fednet_emu.arrays import Array, IntArray, bisected, power
@@ -468,8 +467,7 @@ class Dcf(RatedAccess):
     """Whether a station sends a block-ack request after an aggregate without acknowledgement; null means true if frames
     are aggregated and `rts` is false. If false, rates are 3 to 10 % higher than in ns-3."""
 
-    @model_validator(mode="after")
-    def _standard_has_it(self) -> Self:
+    def _check(self) -> None:
         widths = FAMILIES[self.standard].subcarriers
         if self.width_mhz is not None and self.width_mhz not in widths:
             known = ", ".join(map(str, widths))
@@ -484,7 +482,6 @@ class Dcf(RatedAccess):
             raise ValueError(
                 f"block-ack requests follow aggregates that collided, got block_ack_request with {got}; leave it out"
             )
-        return self
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,6 @@ from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.network.air.transfer import Message as Sent
 from fednet_emu.network.air.transfer import Transfer
 from fednet_emu.network.links.links import cell_of
-from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.transport.transports import Tcp
 from fednet_emu.radio.overhead import Packets
 from fednet_emu.realtime.messages import Message
@@ -161,7 +160,7 @@ def _write_transfer(fed: Federation, message: Message) -> None:
     if medium.has_snr:
         snr = now.snr(*((message.device, station) if message.upwards else (station, message.device)))
     energy_j = medium.radios.drawn_w(sender, now.power_w(sender), 1.0) * message.power_ns / NS_PER_S
-    rx_energy_j = _receive_j(medium.radios, receiver, message)
+    rx_energy_j = medium.radios.receiving_w(receiver) * (message.ended_ns - message.started_ns) / NS_PER_S
     ledger.offered_bit[kind] += size_bit
     ledger.sent_bit[kind] += size_bit
     ledger.energy_j += energy_j + rx_energy_j
@@ -182,12 +181,6 @@ def _away_ns(presence: Presence, message: Message) -> int:
         now_ns = min(own.next_return_ns(left_ns), message.ended_ns)
         away_ns += now_ns - left_ns
     return away_ns
-
-
-def _receive_j(radios: Radios, receiver: int, message: Message) -> float:
-    if radios.rx_consumption_w is None or receiver == SERVER:
-        return 0.0
-    return radios.rx_consumption_w[receiver] * (message.ended_ns - message.started_ns) / NS_PER_S
 
 
 def write_host(ledger: Ledger, late_ns: Mapping[int, array[int]], programs: Sequence[Ran]) -> dict[str, Any]:

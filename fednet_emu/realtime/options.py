@@ -16,7 +16,7 @@ from fednet_emu.network.nr.grants import NrGrants
 from fednet_emu.network.over_the_air import OverTheAir
 from fednet_emu.network.planning.access import Planned
 from fednet_emu.network.settings import Uplink
-from fednet_emu.network.transport.transports import NoTransport, Session, Tcp, Transport
+from fednet_emu.network.transport.transports import Session, Tcp, Transport
 from fednet_emu.realtime.packets import SERVER_NODE, address
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.scenario.model import Problem, Scenario
@@ -94,7 +94,7 @@ class LiveOptions:
 
 def beneath(scenario: Scenario) -> Scenario:
     """Return the scenario without its transport and session, because programs in live runs use real connections."""
-    update = {"transport": NoTransport(), "session": Session()}
+    update = {"transport": Transport(), "session": Session()}
     return scenario.model_copy(update={"network": scenario.network.model_copy(update=update)})
 
 
@@ -111,7 +111,7 @@ def unfit(scenario: Scenario) -> Iterator[Problem]:
         what = f"a rate law that loses whole messages in outage has no packets, got {scenario.channel.rate.kind}"
         yield ("channel", "rate"), f"{what}; choose one that adapts"
     transport = scenario.network.transport
-    if not isinstance(transport, NoTransport | Tcp):
+    if transport.kind != "none" and not isinstance(transport, Tcp):
         what = f"messages are found in connections of TCP, got {transport.kind}"
         yield ("network", "transport"), f"{what}; choose tcp, or leave it out"
     for way in (scenario.network.uplink, scenario.network.downlink):

@@ -32,11 +32,8 @@ class HandMadeLinks(Links):
     def __init__(self, snr: Sequence[float]) -> None:
         self._snr = snr
 
-    def snr(self, sender: int, receiver: int) -> float:
-        return self._snr[max(sender, receiver)]
-
-    def fading_key(self, sender: int, receiver: int) -> int:
-        return mix(FADING_KEY, max(sender, receiver))
+    def link(self, sender: int, receiver: int) -> tuple[float, int]:
+        return self._snr[max(sender, receiver)], mix(FADING_KEY, max(sender, receiver))
 
     def snrs(self, sender: Any, receiver: Any) -> Any:
         return np.asarray(self._snr, float)[np.maximum(sender, receiver)]
@@ -51,11 +48,8 @@ class Pairs(Links):
     def __init__(self, snr: Any) -> None:
         self._snr = np.asarray(snr, float)
 
-    def snr(self, sender: int, receiver: int) -> float:
-        return float(self._snr[receiver, sender])
-
-    def fading_key(self, sender: int, receiver: int) -> int:
-        return 0
+    def link(self, sender: int, receiver: int) -> tuple[float, int]:
+        return float(self._snr[receiver, sender]), 0
 
     def snrs(self, sender: Any, receiver: Any) -> Any:
         return self._snr[receiver, sender]

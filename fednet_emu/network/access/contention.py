@@ -180,11 +180,7 @@ class SlottedAloha(RatedAccess):
         return super().use(replace(band, slot_ns=to_ns(self.slot_s)), links, cells, devices)
 
     def power(self, inputs: RateInputs) -> Array:
-        """Return the fraction of its sender's power that each burst (transmission) uses in each slot [bursts, slots].
-
-        The fractions of a sender's bursts add up to 1 in a slot in which the sender transmits, and to 0 in any other
-        slot. The random decision to transmit is keyed by sender and slot.
-        """
+        """Return fractions [bursts, slots] that sum to 1 for a sender that transmits in a slot (at random), else 0."""
         active = inputs.active
         probability = self.probability or 1.0 / len(active.radio)
         number = active.radio if inputs.band.numbers is None else inputs.band.numbers[active.radio]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 from typing_extensions import override
 
 from fednet_emu.arrays import Array
@@ -48,14 +48,12 @@ class Ofdma(RatedAccess):
     at the same time at their mean SNRs, so that the last transmission finishes as early as possible.
     """
 
-    @model_validator(mode="after")
-    def _parts_are_fixed_or_scheduled(self) -> Self:
+    def _check(self) -> None:
         if self.subchannels is not None and self.scheduler != "equal":
             raise ValueError(
                 f"subchannels are equal parts, got scheduler {self.scheduler} with {self.subchannels} of them; "
                 "leave one of the two out"
             )
-        return self
 
     @property
     def capacity(self) -> int | None:
@@ -65,18 +63,11 @@ class Ofdma(RatedAccess):
         return 1.0 / (self.subchannels or active)
 
     def power(self, inputs: RateInputs) -> Array | None:
-        """Return fractions of full power [bursts, blocks]: 1 for the burst scheduled in a block, 0 for all others.
-
-        The result is None, which means full power for all bursts, if the scheduler is not proportional-fair or if links
-        never fade.
-        """
+        """Return 1 for the burst scheduled in a block, 0 for all others; None if no burst is scheduled per block."""
         if self.scheduler != "proportional-fair" or inputs.band.constant:
             return None
         active = inputs.active
-        winner = best_of_each_block(inputs.own, active.of_legs(active.mean), active.first_leg)
-        won = np.zeros((len(active.sender), inputs.heard.shape[2]))
-        won[winner, np.arange(len(winner))] = 1.0
-        return won
+        return best_of_each_block(inputs.own, active.of_legs(active.mean), active.first_leg)
 
     @override
     def plain_rule(self) -> Callable[[Array], Allocation] | None:

@@ -15,8 +15,8 @@ _HALVINGS = 60
 _TIE, _SAME = 1 - 1e-12, 1e-12
 
 
-def best_of_each_block(signal: Array, mean: Array, first_leg: IntArray) -> IntArray:
-    """Return the index of the burst with the highest ratio of gain to mean gain in each fading block [blocks].
+def best_of_each_block(signal: Array, mean: Array, first_leg: IntArray) -> Array:
+    """Return 1 for the burst with the highest ratio of gain to mean gain in a block, else 0 [bursts, blocks].
 
     The ratio of a broadcast is the smallest ratio among its receivers. If ratios differ only by rounding errors, the
     first burst is selected. Such ties occur, for example, between two bursts of one device that moved between their
@@ -29,8 +29,9 @@ def best_of_each_block(signal: Array, mean: Array, first_leg: IntArray) -> IntAr
     """
     relative = np.divide(signal, mean[:, None], out=np.zeros_like(signal), where=mean[:, None] > 0)
     gain = np.minimum.reduceat(relative, first_leg, axis=0)
-    winner: IntArray = (gain >= gain.max(axis=0) * _TIE).argmax(axis=0)
-    return winner
+    won = np.zeros(gain.shape)
+    won[(gain >= gain.max(axis=0) * _TIE).argmax(axis=0), np.arange(gain.shape[1])] = 1.0
+    return won
 
 
 def equal_finish_shares(snr: Array, left_bit: Array, law: RateLaw, bandwidth_hz: float) -> Array:

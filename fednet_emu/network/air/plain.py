@@ -80,10 +80,7 @@ class PlainAir(Air):
         self._due: list[int] = []  # indices of the bursts that are delivered at `_end_ns`
 
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        """Put bursts on the air, and plan the rates from now on.
-
-        `SharedAir` takes over if a burst violates the conditions of this class.
-        """
+        """Start bursts; `SharedAir` takes over if a burst violates the conditions of this class."""
         if bursts and not self.is_plain and not len(self._general):
             self.is_plain, self.blocks = True, self._general.blocks
         if not self.is_plain:

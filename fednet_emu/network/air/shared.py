@@ -127,11 +127,6 @@ class SharedAir(Air):
         return self._plan.next_ns
 
     def move(self) -> None:
-        """Update all links at the start of a movement period; must be called after `advance`.
-
-        Transfers continue in the cells to which they are now assigned. First, the energy that each burst has used so
-        far is added to its total, because transmit powers may change.
-        """
         if len(self._on_air):
             self._on_air.move()
             self._changed = True

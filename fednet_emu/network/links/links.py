@@ -166,18 +166,18 @@ class Links(ABC):
         return None
 
     @abstractmethod
-    def snr(self, sender: int, receiver: int) -> float:
-        """Return the mean SNR (linear), averaged over fading, of a link that is alone on the whole band."""
+    def link(self, sender: int, receiver: int) -> tuple[float, int]:
+        """Return the mean SNR of a link and the key of its fading draws, one of which is made for each fading block.
 
-    @abstractmethod
-    def fading_key(self, sender: int, receiver: int) -> int:
-        """Return the key of a link's fading draws; the key is odd for a link with line of sight.
-
-        One fading gain is drawn for each fading block.
+        The SNR (linear) is averaged over fading, and is that of a link alone on the whole band. The key is odd for a
+        link with line of sight.
         """
 
-    def link(self, sender: int, receiver: int) -> tuple[float, int]:
-        return self.snr(sender, receiver), self.fading_key(sender, receiver)
+    def snr(self, sender: int, receiver: int) -> float:
+        return self.link(sender, receiver)[0]
+
+    def fading_key(self, sender: int, receiver: int) -> int:
+        return self.link(sender, receiver)[1]
 
     @abstractmethod
     def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
@@ -262,21 +262,13 @@ class CellLinks(Links):
         return self.mean_snr.tolist(), self.own_keys.tolist()
 
     @override
-    def snr(self, sender: int, receiver: int) -> float:
-        return float(self._snr[cell_of(min(sender, receiver)), max(sender, receiver)])
-
-    @override
-    def fading_key(self, sender: int, receiver: int) -> int:
-        station, device = cell_of(min(sender, receiver)), max(sender, receiver)
-        number = device if self._numbers is None else int(self._numbers[device])
-        return mix(int(self._keys[station]), number) & ~1 | bool(self._los[station, device])
-
-    @override
     def link(self, sender: int, receiver: int) -> tuple[float, int]:
+        device = sender if receiver < 0 else receiver
         if self.of_device is not None:
-            device = sender if receiver < 0 else receiver
             return self.of_device[0][device], self.of_device[1][device]
-        return super().link(sender, receiver)
+        cell, number = cell_of(min(sender, receiver)), device if self._numbers is None else int(self._numbers[device])
+        key = mix(int(self._keys[cell]), number) & ~1 | bool(self._los[cell, device])
+        return float(self._snr[cell, device]), key
 
     @override
     def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
@@ -384,12 +376,6 @@ class PairLinks(Links):
         self._fading_key = streams.key("fading", "sidelink")
         self._known: dict[int, tuple[float, bool]] = {}
 
-    def _link(self, sender: int, receiver: int) -> tuple[float, bool]:
-        pair = _pair(sender, receiver)
-        if pair not in self._known:
-            self.learn([(sender, receiver)])
-        return self._known[pair]
-
     @override
     def learn(self, ends: Iterable[tuple[int, int]]) -> None:
         new = [*{_pair(*both) for both in ends} - self._known.keys()]
@@ -413,20 +399,19 @@ class PairLinks(Links):
         return state.gain * channel.device.tx_power_w / channel.noise_w(channel.device, channel.usable_hz)
 
     @override
-    def snr(self, sender: int, receiver: int) -> float:
-        snr = self._link(sender, receiver)[0]
-        if self._one_way is None:
-            return snr
-        return snr * float(self._one_way.factors(np.array(sender), np.array(receiver)))
+    def link(self, sender: int, receiver: int) -> tuple[float, int]:
+        pair = _pair(sender, receiver)
+        if pair not in self._known:
+            self.learn([(sender, receiver)])
+        snr, los = self._known[pair]
+        if self._one_way is not None:
+            snr *= float(self._one_way.factors(np.array(sender), np.array(receiver)))
+        return snr, mix(mix(self._fading_key, sender), receiver) & ~1 | los
 
     @override
     def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
         snr = self._snr_of(self._states(sender, receiver))
         return snr if self._one_way is None else snr * self._one_way.factors(sender, receiver)
-
-    @override
-    def fading_key(self, sender: int, receiver: int) -> int:
-        return mix(mix(self._fading_key, sender), receiver) & ~1 | self._link(sender, receiver)[1]
 
     @override
     def fading_keys(self, sender: IntArray, receiver: IntArray) -> Keys:

@@ -41,19 +41,9 @@ remaining bits times 1e9, the rounding error of the remaining bits times 1e9, an
 of the planned blocks. For a sender whose upload has ended, the number of remaining bits is set to infinity."""
 
 
-class SharedRequests(NamedTuple):
-    """Uploads in the order of their requests, as arrays [uploads].
-
-    The arrays contain sizes in bits, request times in ns, timeouts in ns, mean SNRs (linear), and keys of the fading
-    draws.
-    """
-
-    size_bit: IntArray
-    requested_ns: IntArray
-    limit_ns: IntArray
-    snr: Array
-    key: Keys
-
+Requests = tuple[IntArray, IntArray, IntArray, Array, Keys]
+"""Uploads in the order of their requests: arrays [uploads] of the sizes in bits, the request times in ns, the timeouts
+in ns, the mean SNRs (linear), and the keys of the fading draws."""
 
 Ended = list[tuple[int, int, int, float]]
 """Uploads sorted by end time. Each item is (index of the upload, start time in ns, end time in ns, airtime in s)."""
@@ -96,14 +86,14 @@ class SharedCohort:
         self._shares = self._boosts = np.ones((1, 1))  # [counts of senders, 1] shares of the band, and their inverses
         self._block = self._least = self._foreseen = 0
 
-    def play(self, uploads: SharedRequests) -> Ended | None:
+    def play(self, uploads: Requests) -> Ended | None:
         """Return the start time, end time and airtime of each upload.
 
         The result is None if an upload may be lost, or if rounding errors make an end time uncertain.
         """
-        self._uploads, self._started_ns = uploads, uploads.requested_ns.tolist()
-        requested_ns, self._limit_ns = self._started_ns, uploads.limit_ns.tolist()
-        place, now_ns, total = 0, requested_ns[0], len(requested_ns)
+        self._size_bit, starts_ns, limits_ns, self._snr, self._key = uploads
+        requested_ns, self._limit_ns = starts_ns.tolist(), limits_ns.tolist()
+        self._started_ns, place, now_ns, total = requested_ns, 0, requested_ns[0], len(requested_ns)
         with np.errstate(divide="ignore", invalid="ignore"):
             while place < total or self._n:
                 while place < total and requested_ns[place] == now_ns:
@@ -156,9 +146,9 @@ class SharedCohort:
 
     def _start(self, now_ns: int) -> None:
         """Add a column for each new sender to the array of senders, and fill all rows except the fading gains."""
-        of, uploads = self._of, self._uploads
+        of = self._of
         for column, place in enumerate(self._new, len(self._place)):
-            of[_SNR, column], of[_LEFT, column] = uploads.snr[place], uploads.size_bit[place] * float(NS_PER_S)
+            of[_SNR, column], of[_LEFT, column] = self._snr[place], self._size_bit[place] * float(NS_PER_S)
             of[_POWER_S, column] = of[_ERROR, column] = 0.0
             self._until_ns = min(self._until_ns, now_ns + self._limit_ns[place])
         self._place += self._new
@@ -168,11 +158,11 @@ class SharedCohort:
         """Draw the fading gains of senders from column `begin` on, for `count` fading blocks from number `first` on."""
         places = self._place[begin:]
         if len(places) == count == 1 and not self._band.constant:
-            key = self._uploads.key.item(places[0])
+            key = self._key.item(places[0])
             self._of[_GAIN, begin] = self._gain_of(uniform(key, first), key & 1 == 1)
         else:
             numbers = np.arange(first, first + count)[:, None]
-            self._of[_GAIN:, begin : len(self._place)] = self._band.gains(self._uploads.key[places][None, :], numbers)
+            self._of[_GAIN:, begin : len(self._place)] = self._band.gains(self._key[places][None, :], numbers)
 
     def _keep(self, more: int, rows: int) -> None:
         """Remove the columns of senders that have ended; reserve `rows` rows and at least `more` new columns."""
@@ -213,11 +203,11 @@ class SharedCohort:
         Returns:
             The number of filled columns, including the columns of current senders.
         """
-        uploads, column, place = self._uploads, len(self._place), self._next
+        column, place = len(self._place), self._next
         most = min(place + _MOST_CHANGES, len(self._started_ns), place + self._of.shape[1] - column)
         while place < most and self._started_ns[place] // self._band.coherence_ns == block:
-            key = uploads.key.item(place)
-            self._of[_SNR, column] = uploads.snr[place]
+            key = self._key.item(place)
+            self._of[_SNR, column] = self._snr[place]
             self._of[_GAIN, column] = self._gain_of(uniform(key, block), key & 1 == 1)
             place, column = place + 1, column + 1
         return column
@@ -285,7 +275,7 @@ class SharedCohort:
         place, rate = self._place[column], rate_bps.item(column)
         needed = (self._of.item(_LEFT, column) + self._of.item(_ERROR, column)) / rate
         whole = math.ceil(needed)
-        size, lasted_ns = self._uploads.size_bit.item(place) * NS_PER_S, now_ns - self._started_ns[place]
+        size, lasted_ns = self._size_bit.item(place) * NS_PER_S, now_ns - self._started_ns[place]
         error = (_ROUNDING * size + lasted_ns / SCALE) / rate
         return now_ns + whole if whole - needed > error and needed - (whole - 1) > error else None
 
@@ -429,7 +419,7 @@ class CohortBand:
         if limit_ns is None:
             return None
         order = np.lexsort((devices, requested_ns))
-        uploads = SharedRequests(size_bit[order], requested_ns[order], limit_ns[order], snr[order], keys[order])
+        uploads = size_bit[order], requested_ns[order], limit_ns[order], snr[order], keys[order]
         in_turn = self._medium.turns.places == 1
         ended = None if in_turn else self._as_columns(uploads)
         if ended is None:
@@ -445,11 +435,8 @@ class CohortBand:
         of_sender = devices[order], size_bit[order], requested_ns[order]
         return Uploads(*of_sender, started_ns, ended_ns, air_s, drawn_w, snr[order])
 
-    def _in_turn(self, rows: list[Any]) -> list[tuple[int, int, int, float]] | None:
-        """Compute uploads that are sent one at a time; return None if an upload may be lost.
-
-        Each item of the result is (row index, start time in ns, end time in ns, airtime in s of an upload).
-        """
+    def _in_turn(self, rows: list[Any]) -> Ended | None:
+        """Compute uploads that are sent one at a time; return None if an upload may be lost."""
         band, free_ns, ended = self._medium.band, 0, []
         share, bandwidth_hz, threshold, gain, rate_of, coherence_ns, constant = band.for_one
         is_plain = share == 1.0 and threshold <= 0.0 and not constant
@@ -468,7 +455,7 @@ class CohortBand:
             ended.append((place, start_ns, free_ns, (free_ns - start_ns) / NS_PER_S))
         return ended
 
-    def _as_columns(self, uploads: SharedRequests) -> Ended | None:
+    def _as_columns(self, uploads: Requests) -> Ended | None:
         """Compute uploads that share the band with `SharedCohort`, which uses arrays instead of one object per upload.
 
         The result is None if `SharedCohort` does not support the access scheme or the transmission model, if an upload
@@ -486,11 +473,8 @@ class CohortBand:
             air.blocks = cohort.blocks
         return ended
 
-    def _together(self, rows: list[Any]) -> list[tuple[int, int, int, float]] | None:
-        """Compute uploads that share the band; return None if an upload may be lost.
-
-        Each item of the result is (row index, start time in ns, end time in ns, airtime in s of an upload).
-        """
+    def _together(self, rows: list[Any]) -> Ended | None:
+        """Compute uploads that share the band; return None if an upload may be lost."""
         medium, air = self._medium, self._medium.air
         assert isinstance(air, PlainAir)
         before, ended, next_ns, place = air.blocks, [], FOREVER_NS, 0

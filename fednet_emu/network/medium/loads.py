@@ -40,7 +40,8 @@ class RadioLoads:
                 self._sent_bits[first] = load(first.sender, SENDING, bits_w, _lose_nothing)
         for leg in burst:
             if leg.receiver != SERVER:
-                self._receiving[leg] = load(leg.receiver, RECEIVING, self._power_w(leg), partial(self._lose, [leg]))
+                rx_w = radios.receiving_w(leg.receiver)
+                self._receiving[leg] = load(leg.receiver, RECEIVING, rx_w, partial(self._lose, [leg]))
                 if radios.rx_j_per_bit:
                     bits_w = radios.rx_j_per_bit * _mean_bps([leg], first.power_s)
                     self._received_bits[leg] = load(leg.receiver, RECEIVING, bits_w, _lose_nothing)
@@ -65,7 +66,7 @@ class RadioLoads:
                     change(self._received_bits[leg], from_ns, (radios.rx_j_per_bit * its_bps).tolist())
 
     def end(self, burst: Burst, energy_j: float, bits_j: float, now_ns: int) -> list[float]:
-        """End the loads of a burst; return the energy in J of each receiver, apart from its energy per received bit.
+        """End the loads of a burst; return the energy in J of each receiver.
 
         Args:
             burst: the transmission that ends.
@@ -81,16 +82,12 @@ class RadioLoads:
         for place, leg in enumerate(burst):
             load = self._receiving.pop(leg, None)
             if load is not None:
-                own_j = self._power_w(leg) * ((min(now_ns, load.cut_ns) - leg.started_ns) / NS_PER_S)
-                unload(load, own_j)
-                rx_energy_j[place] = own_j
+                span_s = (min(now_ns, load.cut_ns) - leg.started_ns) / NS_PER_S
+                rx_energy_j[place] = self._radios.receiving_w(leg.receiver) * span_s
+                unload(load, rx_energy_j[place])
             if leg in self._received_bits:
                 unload(self._received_bits.pop(leg), self._radios.rx_j_per_bit * leg.transmitted_bit)
-        return rx_energy_j
-
-    def _power_w(self, leg: Transfer) -> float:
-        rx_consumption_w = self._radios.rx_consumption_w
-        return 0.0 if rx_consumption_w is None else rx_consumption_w[leg.receiver]
+        return self._radios.with_bits_j(rx_energy_j, burst)
 
 
 def _mean_bps(legs: Burst, power_s: float) -> float:
@@ -137,6 +134,21 @@ class Radios:
     def differ(self) -> bool:
         """True if senders may consume different powers at full transmit power."""
         return self.controlled or (self.sending is not None and any(its.differ for its in self.sending))
+
+    def receiving_w(self, device: int) -> float:
+        return 0.0 if self.rx_consumption_w is None else self.rx_consumption_w[device]
+
+    def received_j(self, burst: Burst, now_ns: int) -> list[float]:
+        """Return the energy in J that each receiver has used for a burst that ends now."""
+        rx_w, span_ns = self.rx_consumption_w, now_ns - burst[0].started_ns
+        each_j = [0.0] * len(burst) if rx_w is None else [rx_w[leg.receiver] * span_ns / NS_PER_S for leg in burst]
+        return self.with_bits_j(each_j, burst)
+
+    def with_bits_j(self, each_j: list[float], burst: Burst) -> list[float]:
+        """Return the energies `each_j` in J of the receivers of a burst plus their energy for the received bits."""
+        if not self.rx_j_per_bit:
+            return each_j
+        return [own_j + self.rx_j_per_bit * leg.transmitted_bit for own_j, leg in zip(each_j, burst, strict=True)]
 
     def transmitter(self, sender: int) -> Transmitter:
         if self.sending is None:

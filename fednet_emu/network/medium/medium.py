@@ -115,7 +115,7 @@ class Medium:
         batteries = presence.batteries
         self._loads = None if batteries is None else RadioLoads(batteries, radios, self._lose)
         self._draws_differ = self._loads is not None or radios.differ
-        self._receives = self._loads is not None or radios.rx_consumption_w is not None or radios.rx_j_per_bit > 0
+        self._receives = radios.rx_consumption_w is not None or radios.rx_j_per_bit > 0
         is_plain = self._loads is None and self._serving is None and not self.is_delayed and not self.is_shared
         self._leave = self._end_alone if is_plain else self._end
 
@@ -187,11 +187,10 @@ class Medium:
         self.ledger.offered_bit[self.kind] += transfer.size_bit * (cls is Transfer)
         settles_ns = now_ns = self.clock.now
         if self.is_delayed:
-            connections = self._connections
-            if connections is None:
+            if self._connections is None:
                 phases = Phases(transfer.size_bit, transfer.size_bit)
             else:
-                phases = connections.enter(transfer, now_ns)
+                phases = self._connections.enter(transfer, now_ns)
             if self._before_ns is not None and not phases.refused:
                 phases.grant_delay_ns = self._before_ns(transfer, now_ns + phases.connection_setup_ns)
             transfer.phases, transfer.size_bit = phases, phases.wire_bit
@@ -346,10 +345,8 @@ class Medium:
             self._serving.hand_over(self._on_air, self.clock.now)
         self._moving.move()
         if self._powers_differ or self._serving is not None:
-            links = self.links.now()
             for burst in self._on_air.values():
-                first = burst[0]
-                first.drawn_w = self.radios.drawn_w(first.sender, links.power_w(first.sender), first.power_part)
+                burst[0].drawn_w = self.drawn_w(burst[0].sender, burst[0].power_part)
 
     def _enqueue(self) -> None:
         """Sort the new requests and add them to the queue.
@@ -534,8 +531,11 @@ class Medium:
         transmitted_bit, counts = max([leg.transmitted_bit for leg in burst]), type(first) is not FileTransfer
         energy_j = counts * (first.spent_j + first.drawn_w * first.power_s)
         bits_j = counts * (self.radios.tx_j_per_bit * transmitted_bit)
-        receives = counts and self._receives
-        each_j = self._receive_j(burst, energy_j, bits_j, now_ns) if receives else [0.0] * len(burst)
+        each_j = [0.0] * len(burst)
+        if counts and self._loads is not None:
+            each_j = self._loads.end(burst, energy_j, bits_j, now_ns)
+        elif counts and self._receives:
+            each_j = self.radios.received_j(burst, now_ns)
         self.ledger.energy_j += energy_j + bits_j + sum(each_j)
         row = transmitted_bit, energy_j + bits_j, each_j, now_ns
         if tails:
@@ -546,25 +546,6 @@ class Medium:
             self._write(burst, row)
         if received:
             self._deliver(received)
-
-    def _receive_j(self, burst: Burst, energy_j: float, bits_j: float, now_ns: int) -> list[float]:
-        """Return the energy in J that each receiver has used for the reception of a burst that ends now.
-
-        `energy_j` is the energy in J that the sender has used for its transmit power. `bits_j` is the energy in J that
-        the sender has used in addition, in proportion to the sent bits.
-        """
-        radios, span_ns = self.radios, now_ns - burst[0].started_ns
-        if self._loads is not None:
-            each_j = self._loads.end(burst, energy_j, bits_j, now_ns)
-        elif radios.rx_consumption_w is not None:
-            each_j = [radios.rx_consumption_w[leg.receiver] * span_ns / NS_PER_S for leg in burst]
-        else:
-            each_j = [0.0] * len(burst)
-        if radios.rx_j_per_bit:
-            each_j = [
-                own_j + radios.rx_j_per_bit * leg.transmitted_bit for own_j, leg in zip(each_j, burst, strict=True)
-            ]
-        return each_j
 
     def _write(self, burst: Burst, row: Row) -> None:
         if not burst or type(burst[0]) is FileTransfer:

@@ -10,10 +10,10 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Literal, NamedTuple, Self, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 from typing_extensions import override
 
 from fednet_emu.arrays import Array, exp10, log10
@@ -89,31 +89,6 @@ class TddPattern:
         return self.next(answer + 1 + decode, "D")
 
 
-class Grants(NamedTuple):
-    """Slots of the uplink access procedure that starts with a scheduling request in one slot.
-
-    Attributes:
-        after: slot of the previous request occasion; the request for data that arrive after the start of this slot is
-            sent at `occasion`.
-        occasion: slot in which the scheduling request is sent.
-        first: uplink slot of the first grant, in which the device sends its buffer status report.
-        bulk: first uplink slot that carries data.
-    """
-
-    after: int
-    occasion: int
-    first: int
-    bulk: int
-
-
-class Latency(NamedTuple):
-    """Minimum, mean and maximum time, in slots, from the random arrival of data to the end of an uplink slot."""
-
-    least: float
-    mean: float
-    most: float
-
-
 @dataclass(frozen=True)
 class UplinkAccess:
     """Procedure by which a device gets uplink slots: scheduling request, buffer status report and grant.
@@ -146,35 +121,19 @@ class UplinkAccess:
         """Number of slots after which both the pattern and the request occasions repeat."""
         return math.lcm(len(self.pattern.slots), self.sr_period)
 
-    @cached_property
-    def occasions(self) -> tuple[Grants, ...]:
-        """Grants for all request occasions of a hyperperiod, in order of time."""
+    @property
+    def occasions(self) -> list[int]:
+        """Uplink slots of a hyperperiod in which the device may send a request, in order of time."""
         pattern, period = self.pattern, self.hyperperiod
         first = pattern.next(0, "U")
-        slots = sorted({pattern.next(first + n, "U") % period for n in range(0, period, self.sr_period)})
-        before = [slots[-1] - period, *slots]
-        return tuple(
-            Grants(after, slot, first := self.after(slot), self.after(first))
-            for after, slot in zip(before, slots, strict=False)
-        )
-
-    def latency(self, *, bulk: bool) -> Latency:
-        """Return the minimum, mean and maximum time, in slots, from the arrival of data to the end of a granted slot.
-
-        The slot is the first data slot if `bulk` is True, and the slot of the buffer status report otherwise. Arrivals
-        of data are uniformly distributed over the hyperperiod.
-        """
-        ends = [(each, 1 + (each.bulk if bulk else each.first)) for each in self.occasions]
-        mean = sum((each.occasion - each.after) * (end - (each.occasion + each.after) / 2) for each, end in ends)
-        least, most = min(end - each.occasion for each, end in ends), max(end - each.after for each, end in ends)
-        return Latency(least, mean / self.hyperperiod, most)
+        return sorted({pattern.next(first + n, "U") % period for n in range(0, period, self.sr_period)})
 
     @cached_property
     def bulk_slots(self) -> list[int]:
         """First slot with data, for data that arrive at the start of each slot of the hyperperiod [hyperperiod]."""
-        occasions = [each.occasion for each in self.occasions]
-        bulk = [*(each.bulk for each in self.occasions), self.occasions[0].bulk + self.hyperperiod]
-        return [bulk[bisect_left(occasions, slot)] for slot in range(self.hyperperiod)]
+        occasions, period = self.occasions, self.hyperperiod
+        bulk = [self.after(self.after(occasion)) for occasion in (*occasions, occasions[0] + period)]
+        return [bulk[bisect_left(occasions, slot)] for slot in range(period)]
 
 
 _STEP_DB = 0.01
@@ -202,15 +161,6 @@ class WholeBlocks(OfLaw):
 
     def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
         return self.fewest / self.count
-
-    def blocks(self, sinr: float) -> int:
-        """Return the number of granted blocks at an SINR (linear) on the whole carrier.
-
-        If several numbers of blocks give the same rate, the result is the largest number.
-        """
-        counts = np.arange(self.count, self.fewest - 1, -1)
-        parts = counts / self.count
-        return int(counts[np.argmax(parts * self.law.rates_bps(sinr / parts, 1.0))])
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
         return float(self.rates_bps(np.array(sinr), bandwidth_hz))
@@ -392,15 +342,13 @@ class NrGrants(RatedAccess):
     with the highest ratio of gain to mean gain gets all slots of a fading block, as in proportional-fair scheduling if
     fading is slow; without fading, all senders have equal shares."""
 
-    @model_validator(mode="after")
-    def _frame_fits(self) -> Self:
+    def _check(self) -> None:
         period = self.sr_period_s * NS_PER_S / self.frame.slot_ns
         if round(period) < 1 or abs(period - round(period)) > 1e-6:
             raise ValueError(
                 f"sr_period_s is a whole number of slots of {self.frame.slot_ns / NS_PER_S:g} s, at least one, got "
                 f"{self.sr_period_s:g}; 0.005 to 0.04 are usual"
             )
-        return self
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -441,10 +389,7 @@ class NrGrants(RatedAccess):
         senders = len(active.sender)
         if self.scheduler == "round-robin" or inputs.band.constant:
             return np.full((senders, 1), duty / senders)
-        winner = best_of_each_block(inputs.own, active.of_legs(active.mean), active.first_leg)
-        won = np.zeros((senders, inputs.heard.shape[2]))
-        won[winner, np.arange(len(winner))] = duty
-        return won
+        return duty * best_of_each_block(inputs.own, active.of_legs(active.mean), active.first_leg)
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         """Return the SINR of each transfer in its slots, at the full power of its sender.

@@ -28,10 +28,7 @@ class EqualBand(Planner):
     """Full power, full clock frequency and an equal share of the band for each device (EB-FDMA)."""
 
     def plan(self, round_: Round) -> Grant[Array]:
-        """Return grants with equal shares of the band at full power and full clock frequency.
-
-        A device with a weak signal uses only the part of its share on which its rate is highest.
-        """
+        """Return the grants; a device with a weak signal uses only the part of its share with the highest rate."""
         full = np.ones(len(round_.snr))
         share = np.minimum(full / len(full), round_.widest)
         efficiency = np.minimum(log1p(round_.gamma / share), round_.highest)

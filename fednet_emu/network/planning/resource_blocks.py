@@ -17,11 +17,11 @@ full clock frequency. A device whose random block violates a limit is left out o
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import numpy as np
 import scipy
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fednet_emu.arrays import Array, IntArray, Mask, exp10, expm1
 from fednet_emu.network.air.transfer import Grant
@@ -52,11 +52,9 @@ class ResourceBlocks(Planner):
     random-blocks: random blocks for the devices that `most-samples` selects. random: random devices in random blocks.
     least-error: the blocks with the minimum sum of error probabilities."""
 
-    @model_validator(mode="after")
-    def _one_for_each_block(self) -> Self:
+    def _check(self) -> None:
         if self.inr_db and len(self.inr_db) != self.blocks:
             raise ValueError(f"inr_db is not one for each block, got {len(self.inr_db)} for {self.blocks} blocks")
-        return self
 
     def plan(self, round_: Round) -> Grant[Array]:
         noise = 1.0 + exp10(np.array(self.inr_db) / 10.0) if self.inr_db else np.ones(self.blocks)

@@ -96,10 +96,7 @@ class HeadClusters(Clusters):
     """Number of cluster heads."""
 
     def group(self, inputs: TopologyInputs, at_s: float) -> IntArray:
-        """Return the index of the cluster head nearest to each device.
-
-        If several heads are equally near, the result is the head with the lowest number.
-        """
+        """Return the nearest cluster head of each device; of equally near heads, the one with the lowest number."""
         heads = np.sort(inputs.streams("topology", "heads").permutation(inputs.count)[: self.count])
         xy_m = inputs.paths.positions_m(np.arange(inputs.count), at_s)
         distance_m = np.linalg.norm(xy_m[:, None] - xy_m[heads][None], axis=2)

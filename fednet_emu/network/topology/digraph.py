@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fednet_emu.arrays import IntArray, Mask
-
-if TYPE_CHECKING:
-    import networkx as nx
-    from scipy.sparse import coo_array
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,30 +86,8 @@ class Digraph:
         there, back = self.sender * self.n_devices + self.receiver, self.receiver * self.n_devices + self.sender
         return self.kept(np.isin(there, back))
 
-    @cached_property
-    def mixing(self) -> coo_array:
-        """Mixing matrix A [devices, devices], whose columns sum to 1.
-
-        A[i, j] is 1 / (out-degree of j) if j sends to i or j = i, and otherwise 0.
-        """
-        from scipy.sparse import coo_array
-
-        loops = np.arange(self.n_devices)
-        column = np.concatenate((self.sender, loops))
-        row = np.concatenate((self.receiver, loops))
-        return coo_array((1.0 / self.out_degree[column], (row, column)), shape=(self.n_devices, self.n_devices))
-
     def strong_components(self) -> IntArray:
         return strong_components(self.n_devices, self.sender, self.receiver)
-
-    def networkx(self) -> nx.DiGraph[int]:
-        """Return the graph as a networkx graph without self-loops; nodes have the attribute `cluster`."""
-        import networkx as nx
-
-        graph: nx.DiGraph[int] = nx.DiGraph()
-        graph.add_nodes_from((device, {"cluster": label}) for device, label in enumerate(self.cluster.tolist()))
-        graph.add_edges_from(zip(self.sender.tolist(), self.receiver.tolist(), strict=True))
-        return graph
 
 
 def strong_components(count: int, sender: IntArray, receiver: IntArray) -> IntArray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -84,7 +83,6 @@ def _series(where: str, edges_s: Array, rate_bps: Array) -> RateSeries:
     return RateSeries(edges_s, rate_bps)
 
 
-@dataclass(frozen=True, eq=False)
 class RateSeries:
     """A piecewise-constant rate over time, repeated endlessly.
 
@@ -95,24 +93,18 @@ class RateSeries:
         rate_bps: [n] rates in bit/s, 0 or more and not all 0; `rate_bps[i]` applies from `edges_s[i]` on.
     """
 
-    edges_s: Array
-    rate_bps: Array
-    _edges_s: list[float] = field(init=False, repr=False)
-    _rate_bps: list[float] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        edges_s, rate_bps = np.asarray(self.edges_s, np.float64), np.asarray(self.rate_bps, np.float64)
+    def __init__(self, edges_s: Array, rate_bps: Array) -> None:
+        edges_s, rate_bps = np.asarray(edges_s, np.float64), np.asarray(rate_bps, np.float64)
         if edges_s.shape != (len(rate_bps) + 1,) or edges_s[0] != 0 or not np.all(np.diff(edges_s) > 0):
             raise ValueError(f"edges_s: must increase from 0 and be one more than the rates, got {edges_s}")
         if not (
             np.isfinite(edges_s).all() and np.isfinite(rate_bps).all() and (rate_bps >= 0).all() and rate_bps.any()
         ):
             raise ValueError(f"rate_bps: must be finite, 0 or more, and not all 0, got {rate_bps}")
-        object.__setattr__(self, "edges_s", edges_s)
-        object.__setattr__(self, "rate_bps", rate_bps)
+        self.edges_s, self.rate_bps = edges_s, rate_bps
         # scalar queries are the hot path, and bisect is twice as fast on lists as on arrays
-        object.__setattr__(self, "_edges_s", edges_s.tolist())
-        object.__setattr__(self, "_rate_bps", rate_bps.tolist())
+        self._edges_s: list[float] = edges_s.tolist()
+        self._rate_bps: list[float] = rate_bps.tolist()
 
     @cached_property
     def _edges_ns(self) -> list[int]:
@@ -206,8 +198,7 @@ class DeviceRates:
         self._offset_ns: list[int] = np.rint(offset_s * NS_PER_S).astype(np.int64).tolist()
 
     def rate_bps(self, device: int, time_s: float) -> float:
-        series, offset_s = self._of(device)
-        return series.rate_at_bps(offset_s + time_s)
+        return self._series[self.trace.item(device)].rate_at_bps(self.offset_s.item(device) + time_s)
 
     def rates_bps(self, devices: IntArray, time_s: float) -> Array:
         return np.array([self.rate_bps(device, time_s) for device in devices.tolist()])
@@ -220,9 +211,6 @@ class DeviceRates:
     def needed_ns(self, device: int, size_bit: int, start_ns: int) -> int:
         """Return the time in ns that a device's link needs for `size_bit` bits from the time `start_ns` in ns on."""
         return self._series[self.trace.item(device)].needed_ns(size_bit, self._offset_ns[device] + start_ns)
-
-    def _of(self, device: int) -> tuple[RateSeries, float]:
-        return self._series[self.trace.item(device)], self.offset_s.item(device)
 
 
 def device_rates(traces: RateTraces, count: int, streams: Streams, data_dir: Path | None = None) -> DeviceRates:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar
 
 import scipy
-from pydantic import Field, model_validator
+from pydantic import Field
 from typing_extensions import override
 
 from fednet_emu.arrays import Array, exp, log1p, power
@@ -86,14 +86,12 @@ class ParetoLaw(Law):
     shape: float = Field(gt=0, le=10)
     """Tail exponent (shape parameter) of the Pareto distribution; values from 1.1 to 1.5 give heavy tails."""
 
-    @model_validator(mode="after")
-    def _has_an_end(self) -> Self:
+    def _check(self) -> None:
         key, least, most = f"max_{self.UNIT}", self.of("min"), self.of("max")
         if most is None:
             raise ValueError(f"a Pareto law without an end has no variance, give {key}")
         if most <= least:
             raise ValueError(f"{key} must be above min_{self.UNIT}, got {most:g} and {least:g}")
-        return self
 
     @override
     def quantiles(self, uniform: Array) -> Array:

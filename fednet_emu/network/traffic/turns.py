@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from typing import final
 
 from typing_extensions import override
@@ -21,13 +22,11 @@ class CellUse:
     Attributes:
         own: number of the federation's bursts on the air.
         files: number of other users' files on the air, by the index of the network slice.
-        queues: waiting bursts, by priority.
     """
 
     def __init__(self) -> None:
         self.own = 0
         self.files: Counter[int] = Counter()
-        self.queues: defaultdict[int, deque[Burst]] = defaultdict(deque)
         self.part, self._taken_s, self._since_ns = 0.0, 0.0, 0
 
     def taken_s(self, now_ns: int) -> float:
@@ -57,40 +56,37 @@ class SharedTurns(TurnQueue):
         self.left = sys.maxsize  # the medium then queues each transfer at its request, when the waiting time begins
         self._clock, self._divides, self._slices = clock, divides, slices
         self._cells: defaultdict[int, CellUse] = defaultdict(CellUse)
-        self._began_in: dict[Transfer, int] = {}  # cell in which a burst on the air started, by its first transfer
+        self._began_in: dict[Transfer, CellUse] = {}  # cell in which a burst on the air started, by its first transfer
         self._since_s: dict[Transfer, float] = {}
         self._lost_s: dict[Transfer, float] = {}
 
     @override
     def add(self, burst: Burst) -> None:
-        number = burst[0].cell
-        cell = self._cells[number]
-        cell.queues[self._slices.level(burst[0])].append(burst)
-        self.changed.add(number)
+        super().add(burst)
+        queue, level = self._queues[burst[0].cell], self._level(burst)
+        if len(queue) > 1 and self._level(queue[-2]) > level:
+            queue.pop()
+            queue.insert(bisect_right(queue, level, key=self._level), burst)
         if not self._divides:
-            self._mark(burst, cell)
+            self._mark(burst, self._cells[burst[0].cell])
 
-    @override
-    def waiting(self) -> Iterator[Transfer]:
-        for cell in self._cells.values():
-            yield from (leg for queue in cell.queues.values() for burst in queue for leg in burst)
+    def _level(self, burst: Burst) -> int:
+        return self._slices.level(burst[0])
 
     @override
     def start_ready(self, start: Callable[[Burst], bool]) -> None:
-        changed, self.changed = self.changed, set()
-        for number in sorted(changed):
-            cell = self._cells[number]
-            for level in sorted(cell.queues):
-                queue = cell.queues[level]
-                while queue and self._free[number]:
-                    burst = queue.popleft()
-                    if start(burst):
-                        self._enter(burst, number)
+        def entered(burst: Burst) -> bool:
+            started = start(burst)
+            if started:
+                self._enter(burst)
+            return started
 
-    def _enter(self, burst: Burst, number: int) -> None:
-        cell, first = self._cells[number], burst[0]
-        self._free[number] -= 1
-        self._began_in[first] = number
+        super().start_ready(entered)
+
+    def _enter(self, burst: Burst) -> None:
+        first = burst[0]
+        cell = self._cells[first.cell]
+        self._began_in[first] = cell
         if self._divides:
             self._mark(burst, cell)
         else:
@@ -99,14 +95,11 @@ class SharedTurns(TurnQueue):
 
     @override
     def give_back(self, burst: Burst) -> None:
-        first = burst[0]
-        number = self._began_in.pop(first)
-        cell = self._cells[number]
-        self._free[number] += 1
-        self.changed.add(number)
+        super().give_back(burst)
+        cell = self._began_in.pop(burst[0])
         if self._divides:
             self._note(burst, cell)
-        self._count(cell, first, -1)
+        self._count(cell, burst[0], -1)
 
     def _count(self, cell: CellUse, first: Transfer, by: int) -> None:
         cell.taken_s(self._clock.now)

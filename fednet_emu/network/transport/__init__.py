@@ -3,9 +3,9 @@
 from typing import Annotated
 
 from fednet_emu.component.slot import Slot, kinds
-from fednet_emu.network.transport.transports import Grpc, NoTransport, Quic, Session, Tcp, Transport, Udp
+from fednet_emu.network.transport.transports import Grpc, Quic, Session, Tcp, Transport, Udp
 
-TRANSPORTS: dict[str, type[Transport]] = kinds(NoTransport, Tcp, Quic, Udp)
+TRANSPORTS: dict[str, type[Transport]] = kinds(Transport, Tcp, Quic, Udp)
 SESSIONS: dict[str, type[Session]] = kinds(Session, Grpc)
 
 AnyTransport = Annotated[Transport, Slot("transport", TRANSPORTS)]

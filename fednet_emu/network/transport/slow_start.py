@@ -47,14 +47,6 @@ class Window(NamedTuple):
             burst_bit, count = self.after(burst_bit), count + 1
         return count + max(-(-size_bit // burst_bit) - 1, 0)
 
-    def duration_s(self, size_bit: int, rate_bps: float) -> float:
-        """Return the time in s from the first to the last bit of a transfer at a constant rate, in closed form."""
-        burst_bit, rounds, rtt_s = self.first_bit, 0, self.rtt_ns / 1e9
-        while burst_bit < size_bit and burst_bit < rate_bps * rtt_s:
-            size_bit -= burst_bit
-            burst_bit, rounds = self.after(burst_bit), rounds + 1
-        return rounds * rtt_s + size_bit / rate_bps
-
     def next_bit(self, used_bit: int, size_bit: float, rate_bps: float, idle_s: float) -> int:
         """Return the first window in bits for the next transfer on a connection.
 
@@ -172,10 +164,7 @@ class SlowStartAir(Air):
             flow.power_s = 0.0
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """Abort a transfer, whose `until_ns` must be the present time.
-
-        A transfer that waits for acknowledgements ends with the next `advance`.
-        """
+        """Abort a transfer; a transfer that waits for acknowledgements ends with the next `advance`."""
         if self._released:
             self._start_released(now_ns)
         for other, early in self._flows.items():
@@ -229,11 +218,7 @@ class SlowStartAir(Air):
         return found
 
     def powers(self) -> Iterator[Power]:
-        """Yield the planned powers of transfers.
-
-        The power is 0 in a gap. During a burst, it is the power that `air` has planned, or full power if `air` plans
-        none.
-        """
+        """Yield the power 0 in a gap and, during a burst, the power that `air` has planned, else full power."""
         for leg, flow in self._flows.items():
             yield leg, (self._now_ns,), (1.0 if flow.silent_ns == FOREVER_NS else 0.0,)
         yield from self._air.powers()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, ClassVar, final
 
 from pydantic import Field
 from typing_extensions import override
 
-from fednet_emu.component.component import Component
+from fednet_emu.component.component import Component, Excludes
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, to_ns
 from fednet_emu.network.air.transfer import Phases, Transfer
-from fednet_emu.network.planning.access import Planned
 from fednet_emu.network.transport.slow_start import Window
 from fednet_emu.radio.overhead import HEADER_BYTE, Packets
 
@@ -23,9 +23,13 @@ _ACK_SHARE = 0.0195
 """Bits of acknowledgements per bit on the wire, as measured with Linux 6.18: an acknowledgement has 52 bytes, and
 follows every second segment of 1500 bytes or, in slow start, every segment."""
 
+_ACCESS = "network.uplink.access"
+
 
 class Transport(Component):
-    """End-to-end protocol that carries the payload of messages over the radio and the wired part of the path."""
+    """No transport protocol: no connections, no waits for acknowledgements, and no path beyond the radio."""
+
+    kind = "none"
 
     handshakes: ClassVar[int] = 0
     """Number of round trips before a new connection can carry data."""
@@ -44,14 +48,14 @@ class Transport(Component):
         return 0
 
 
-class NoTransport(Transport):
-    """No transport protocol: no connections, no waits for acknowledgements, and no path beyond the radio."""
-
-    kind = "none"
-
-
 class EndToEndTransport(Transport):
     """A transport protocol with headers, over a path that consists of the radio link and a wired part."""
+
+    excludes = (
+        Excludes("network.overhead", {"packets"}, "brings its own headers", "leave the overhead out"),
+        Excludes(_ACCESS, attrgetter("only_sums"), "packets cannot add up over the air", "leave one out"),
+        Excludes(_ACCESS, {"planned"}, "plans know no headers and no gaps", "leave one out"),
+    )
 
     rtt_s: float = Field(0.02, ge=0, le=3600)
     """Round-trip time in s of the wired part of the path, without queueing delay. A message arrives half a round-trip
@@ -61,20 +65,6 @@ class EndToEndTransport(Transport):
     @override
     def rtt_ns(self) -> int:
         return to_ns(self.rtt_s)
-
-    @override
-    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        network, kind = scenario.network, self.kind
-        if isinstance(network.overhead, Packets):
-            yield "", f"brings its own headers, got {kind} with network.overhead: packets; leave the overhead out"
-        if network.uplink.access.only_sums:
-            what = "packets cannot add up over the air"
-            yield "", f"{what}, got {kind} with network.uplink.access: {network.uplink.access.kind}; leave one out"
-        if isinstance(network.uplink.access, Planned):
-            yield (
-                "",
-                f"plans know no headers and no gaps, got {kind} with network.uplink.access: planned; leave one out",
-            )
 
 
 class Udp(EndToEndTransport):
@@ -207,6 +197,10 @@ class Grpc(Session):
     Ignored here: the bytes of handshakes, deadlines of calls, and keepalives.
     """
 
+    excludes = (
+        Excludes("network.transport", lambda its: not isinstance(its, Tcp), "runs over TCP", "choose transport: tcp"),
+    )
+
     tls: bool = False
     """Whether messages are encrypted with TLS."""
     connect_timeout_s: float = Field(20.0, gt=0, le=1e6)
@@ -235,12 +229,6 @@ class Grpc(Session):
         framed_bit = size_bit + 8 * 5
         per_frame = 8 * (9 + 22 * self.tls)
         return framed_bit + per_frame * -(-framed_bit // (8 * _FRAME_BYTE))
-
-    @override
-    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        transport = scenario.network.transport
-        if not isinstance(transport, Tcp):
-            yield "", f"runs over TCP, got grpc with network.transport: {transport.kind}; choose transport: tcp"
 
 
 @final

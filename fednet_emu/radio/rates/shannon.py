@@ -136,10 +136,7 @@ class FiniteBlocklength(RateLaw):
 
     @property
     def peaks(self) -> Array:
-        """The linear SINR, as an array [1], with the most bits per joule.
-
-        At this SINR, the tangent to the curve of the rate over the SINR goes through the origin.
-        """
+        """The SINR [1] at which the tangent to the curve of the rate over the SINR goes through the origin."""
         return np.array([self._best_sinr])
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:

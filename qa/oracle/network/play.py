@@ -86,14 +86,10 @@ class TableLinks(Links):
     def _period(self) -> int:
         return self._clock.now // self._world.period_ns
 
-    def snr(self, sender: int, receiver: int) -> float:
-        """From the table."""
+    def link(self, sender: int, receiver: int) -> tuple[float, int]:
+        """The SNR of the table, and a key for each ordered pair."""
         known = self._world.snr[sender, receiver]
-        return float(known[self._period % len(known)])
-
-    def fading_key(self, sender: int, receiver: int) -> int:
-        """One for each ordered pair."""
-        return link_key((sender, receiver))
+        return float(known[self._period % len(known)]), link_key((sender, receiver))
 
     def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
         """From the table."""

@@ -157,16 +157,12 @@ class Table(HandMadeLinks):
         return values[min(self._clock.now // NS_PER_S, len(values) - 1)]
 
     @override
-    def snr(self, sender: int, receiver: int) -> float:
-        return self._at(self._table)
+    def link(self, sender: int, receiver: int) -> tuple[float, int]:
+        return self._at(self._table), super().link(sender, receiver)[1] & ~1 | int(self._at(self._sight))
 
     @override
     def snrs(self, sender: Any, receiver: Any) -> Any:
         return np.full(np.broadcast_shapes(np.shape(sender), np.shape(receiver)), self._at(self._table))
-
-    @override
-    def fading_key(self, sender: int, receiver: int) -> int:
-        return super().fading_key(sender, receiver) & ~1 | int(self._at(self._sight))
 
     @override
     def fading_keys(self, sender: Any, receiver: Any) -> Any:

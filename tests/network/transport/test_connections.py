@@ -465,17 +465,15 @@ MS_WINDOW = 1_000_000
 
 
 def test_a_transfer_by_hand() -> None:
-    """Bursts of 1, 2 and 4 kbit at 100 kbit/s take 10, 20 and 40 ms; the round trip is 30 ms; 3 kbit are left then."""
+    """Bursts of 1, 2 and 4 kbit, after which 3 kbit are left."""
     window = Window(1000, 10**9, 30 * MS_WINDOW)
-    assert window.duration_s(10_000, 1e5) == pytest.approx(0.03 + 0.03 + 0.04 + 0.03)
     assert window.gaps(10_000) == 3
     assert window.gaps(7000) == 2
 
 
 def test_a_receive_window_is_a_rate() -> None:
-    """2 kbit in each round trip of 30 ms, on a line that could carry ten times that."""
+    """2 kbit in each round trip, after 1 kbit in the first."""
     window = Window(1000, 2000, 30 * MS_WINDOW)
-    assert window.duration_s(21_000, 1e6) == pytest.approx(10 * 0.03 + 0.002)
     assert window.gaps(21_000) == 10
 
 
@@ -495,15 +493,16 @@ def test_an_idle_window_is_halved_at_each_timeout(idle_s: float, window_bit: int
     st.integers(1, 10**7),
     st.integers(10**3, 10**9),
 )
-def test_the_closed_form_is_the_sum_of_its_bursts(first: int, most: int, rtt_ns: int, size: int, rate: int) -> None:
-    """Each burst lasts its bits or a round trip, until one lasts longer; there are as many gaps at most as `gaps`."""
+def test_a_line_of_any_rate_has_no_more_gaps_than_one_of_infinite_rate(
+    first: int, most: int, rtt_ns: int, size: int, rate: int
+) -> None:
+    """Each burst lasts its bits or a round trip, until one lasts longer."""
     most = max(most, first, size // 1000)
     window = Window(first, most, rtt_ns)
-    now_s, left, burst, gaps = 0.0, size, first, 0
+    left, burst, gaps = size, first, 0
     while left > burst and burst / rate < rtt_ns / 1e9:
-        now_s, left, burst, gaps = now_s + rtt_ns / 1e9, left - burst, min(2 * burst, most), gaps + 1
+        left, burst, gaps = left - burst, min(2 * burst, most), gaps + 1
 
-    assert window.duration_s(size, rate) == pytest.approx(now_s + left / rate)
     assert gaps <= window.gaps(size)
 
 

@@ -308,7 +308,6 @@ def test_a_device_at_its_limit_gets_the_blocks_that_its_headroom_allows():
 
     its = granted(law)
 
-    assert its.blocks(3.0 * headroom_blocks / 51) == math.floor(headroom_blocks)
     assert its.rate_bps(3.0 * headroom_blocks / 51, 51 * BLOCK_HZ) == pytest.approx(7 * BLOCK_HZ * 2.0)
     assert narrowed(law, BLOCK_HZ).rate_bps(3.0 * headroom_blocks / 51, 51 * BLOCK_HZ) == pytest.approx(
         7.9 * BLOCK_HZ * 2.0

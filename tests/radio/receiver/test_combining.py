@@ -17,7 +17,7 @@ from scipy.stats import kstest
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.streams import mix, uniforms
 from fednet_emu.network.air.band import Band
-from fednet_emu.network.over_the_air import mean_inverse, misalignment, n_slots, relative_error
+from fednet_emu.network.over_the_air import OverTheAir, mean_inverse, misalignment, relative_error
 from fednet_emu.radio.fading import Fading, FadingByLineOfSight, Nakagami, NoFading, Rayleigh, Rician
 from fednet_emu.radio.rates.ergodic import ErgodicRate
 from fednet_emu.radio.rates.shannon import Shannon
@@ -334,7 +334,8 @@ def test_a_link_that_never_fades_sends_always_or_never(cutoff, mean):
 @pytest.mark.parametrize(("entries", "symbols", "slots"), [(1, 10, 1), (10, 10, 1), (11, 10, 2), (2410, 100, 25)])
 def test_a_vector_takes_whole_slots(entries, symbols, slots):
     """ceil(entries / symbols per slot), by `math.ceil` of the fraction."""
-    assert n_slots(entries, symbols) == slots == math.ceil(entries / symbols)
+    access = OverTheAir(slot_s=1.0, symbols_per_slot=symbols)
+    assert access.burst_s(entries, 1e6) == slots == math.ceil(entries / symbols)
 
 
 def test_a_channel_that_is_known_is_inverted_exactly():
