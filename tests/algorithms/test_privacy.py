@@ -15,7 +15,6 @@ import fednet_emu as fe
 from fednet_emu.algorithms import privacy_loss
 from fednet_emu.algorithms.accountant import epsilon, renyi
 from fednet_emu.algorithms.private import AdaptiveClipping, CentralPrivacy, clipped, noised
-from fednet_emu.emulation.build import build
 from fednet_emu.emulation.hardware import notes
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.errors import FednetError, ScenarioError
@@ -153,19 +152,6 @@ def test_a_run_draws_everybody_by_itself_and_says_what_it_reveals():
     assert counts.min() == 0
     assert abs(counts.sum() - 300) < 5 * math.sqrt(150 * 20 * 0.1 * 0.9)
     assert np.var(counts) == pytest.approx(1.8, abs=5 * 1.8 * math.sqrt(2 / 150))
-
-
-def test_after_rounds_of_noise_alone_the_model_has_moved_by_their_sum():
-    """With lr = 0, T rounds of half of twenty devices leave noise of variance T (z S / 10)^2 in each of 650 entries."""
-    changes = ["model=softmax", "algorithm.lr=0", "algorithm.cohort=10", "algorithm.selection=poisson", "stop.rounds=9",
-               "algorithm.aggregation={kind: dp, clip_norm: 2, noise_multiplier: 0.5}"]  # fmt: skip
-    scenario = load_scenario("quickstart", changes)
-    fed = build(scenario)
-    moved = fed.read(fed.run(scenario.algorithm)) - fed.task.model.initial()
-    n = moved.numel()
-
-    assert n == 650
-    assert float(moved.square().sum()) / (9 * (0.5 * 2 / 10) ** 2) == pytest.approx(n, abs=5 * math.sqrt(2 * n))
 
 
 def test_nobody_is_no_cohort_to_plan(recwarn):

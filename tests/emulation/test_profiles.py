@@ -21,7 +21,6 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.scenario.document import apply_overrides, from_text, load
-from fednet_emu.scenario.library import names
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.yaml_text import dump
@@ -77,14 +76,6 @@ def test_a_raspberry_pi_takes_the_time_and_energy_of_ns3_fl(epochs, took_s, mean
     assert energy_j == pytest.approx(spent_j, rel=2e-4)
 
 
-def test_an_epoch_of_a_raspberry_pi_takes_three_quarters_of_a_second_without_a_fixed_time():
-    """0.7405 s and 3.806 J at 5.1402 W for 600 samples; 11.4 s for each computation only where a setting says so."""
-    law = "devices.compute_energy={kind: measured, active_w: 5.1402}"
-
-    assert computed(alone("pi-4b", law), FASHION_FLOP) == pytest.approx((0.7405, 3.806), rel=1e-4)
-    assert computed(alone("pi-4b", law, "devices.overhead_s=11.4"), 0.0) == pytest.approx((11.4, 11.4 * 5.1402))
-
-
 @pytest.mark.parametrize(
     ("profile", "flop", "took_s", "spent_j"),
     [
@@ -134,12 +125,6 @@ def test_waiting_for_a_straggler_costs_the_others_their_idle_power():
 
 
 # ---- the files -------------------------------------------------------------------------------------------------------
-
-
-def test_the_library_has_these_profiles():
-    """They are found by name, with the folder as with channels."""
-    assert {"pi-4b", "phone-2019-mid", "phone-2019-high", "jetson-nano", "laptop-m1-pro", "cortex-m4"} <= set(SHIPPED)
-    assert set(ALL) == set(names("profiles"))
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -19,14 +19,12 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.air.transfer import Message
-from fednet_emu.radio.profiles import RadioProfile, StationProfile
 from fednet_emu.radio.propagation.link import Hop
 from fednet_emu.radio.propagation.path_loss import FreeSpace
 from fednet_emu.records.laws import charge_problem, verify
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.results.library import known
 from fednet_emu.scenario.document import from_text
-from fednet_emu.scenario.library import names
 from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.yaml_text import dump
 from fednet_emu.testing import SMALL, run_small, small_federation, small_scenario
@@ -123,15 +121,6 @@ def test_a_second_of_sending_takes_the_power_of_the_data_sheet(profile, dbm, sta
     sent(fed, 10 * MBIT)
 
     assert fed.ledger.transfers.column("energy_j")[0] == pytest.approx(stated_w, rel=0.013)
-
-
-def test_an_esp32_takes_588_mj_in_a_second_at_14_dbm():
-    """25.12 mW over 0.317, and 0.509 W of circuits."""
-    fed = radio_with("esp32", "channel.device.tx_power_dbm=14")
-    sent(fed, 10 * MBIT)
-
-    assert fed.ledger.transfers.column("energy_j")[0] == pytest.approx(0.02512 / 0.317 + 0.509, rel=1e-4)
-    assert fed.ledger.spent_j(fed.clock.now) == pytest.approx(0.588, abs=5e-4)
 
 
 @pytest.mark.parametrize(
@@ -328,13 +317,6 @@ def test_plans_with_a_limit_of_energy_count_the_bits():
 
     assert len(none.ledger.series.get("plan", [])) == 0
     assert len(everyone.ledger.series["plan"]) == 4
-
-
-def test_the_library_has_these_radios_and_stations():
-    """They are in the same folder as devices, and of their own kinds."""
-    assert {*RADIOS, *STATIONS} <= set(names("profiles"))
-    kinds = {name: type(profile) for name, profile in known([*RADIOS, *STATIONS]).items()}
-    assert kinds == dict.fromkeys(RADIOS, RadioProfile) | dict.fromkeys(STATIONS, StationProfile)
 
 
 @pytest.mark.parametrize("name", [*RADIOS, *STATIONS])

@@ -545,22 +545,6 @@ def test_a_reset_in_the_middle_ends_the_run_first() -> None:
 # ---- seeds -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_seed_repeats_an_episode() -> None:
-    """Observations, rewards and digests; another seed differs."""
-    env = Environment(scene(FADING), timing_only=True)
-
-    def played(seed: int) -> tuple[list[float], str]:
-        env.reset(seed=seed)
-        rewards, over = [], False
-        while not over:
-            _, reward, over, _, info = env.step(np.arange(8.0))
-            rewards.append(reward)
-        return rewards, info["event_digest"]
-
-    assert played(3) == played(3)
-    assert played(3) != played(4)
-
-
 def test_seeds_without_a_number() -> None:
     """The first episode has the scenario's seed; later ones are drawn from `np_random`."""
     first, second = Environment(scene(FADING)), Environment(scene(FADING))

@@ -62,20 +62,6 @@ def test_the_pause_between_attempts_doubles() -> None:
     assert requested_s(fed) == pytest.approx([0, 1.32e-3, 3.64e-3, 7.96e-3], abs=1e-12)
 
 
-def test_what_arrives_is_not_sent_again() -> None:
-    """Without losses there is one transfer, and the value is its delivery."""
-
-    def flow(fed: Federation) -> Process:
-        w = fed.initial_model()
-        return (yield from fed.retry(lambda: fed.uplink(fed.device(0), w))), fed.now_s
-
-    (sent, now_s), fed = play(flow)
-
-    assert not sent.lost
-    assert now_s == pytest.approx(MODEL_S)
-    assert len(requested_s(fed)) == 1
-
-
 def test_of_many_sends_only_the_lost_ones_are_sent_again() -> None:
     """They are sent again together when all have ended, without a pause if it is 0; values are in the order given."""
     calls: list[int] = []
@@ -203,18 +189,6 @@ def test_the_expected_rate_of_a_fixed_link_is_its_rate() -> None:
     k = small_federation().device(0)
 
     assert k.expected_rate_bps == k.expected_downlink_rate_bps == 1e6
-
-
-def test_a_pause_of_a_second_is_waited_for() -> None:
-    """One second, then two, each from the end of an attempt of 320 us."""
-
-    def flow(fed: Federation) -> Process:
-        w = fed.initial_model()
-        return (yield from fed.retry(lambda: fed.uplink(fed.device(0), w), attempts=3, pause_s=1.0, patience_s=100.0))
-
-    _, fed = play(flow, LOSSY)
-
-    assert requested_s(fed) == pytest.approx([0, 1 + MODEL_S, 3 + 2 * MODEL_S], abs=1e-12)
 
 
 def test_an_attempt_may_begin_when_patience_ends() -> None:

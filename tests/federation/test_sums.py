@@ -432,19 +432,6 @@ def test_the_mean_is_over_those_that_have_sent() -> None:
     assert torch.allclose(final(fed), w.value + accumulated(mean_update(w.value, weights), models), atol=1e-5)
 
 
-def test_the_error_of_an_entry_is_the_closed_form() -> None:
-    """K vectors of unit power and equal weight: noise of variance sigma^2 / (eta K^2) in every entry of the mean."""
-    k, snr, n = 10, 10.0, 100_000
-    signs = [torch.from_numpy(Streams(1)("signs", j).choice([-1.0, 1.0], n)).float() for j in range(k)]
-    w = torch.zeros(n)
-    exact = accumulated(mean_update(w, [1] * k), signs)
-    read = accumulated(NoisyMean([1.0] * k, snr, Streams(0), 1)(w, [1] * k), signs)
-    error = (read - exact).double()
-
-    assert error.square().mean().item() == pytest.approx(1 / (snr * k**2), rel=0.03)
-    assert abs(error.mean().item()) < 5 * math.sqrt(1e-3 / n)
-
-
 def test_noise_is_relative_to_the_strongest_signal() -> None:
     """Twice the update or twice all weights has twice the noise, or the same; no update has none, bit for bit."""
     w, moved = torch.randn(50, generator=torch.Generator().manual_seed(0)), torch.ones(50)

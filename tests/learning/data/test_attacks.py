@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -100,24 +98,6 @@ def test_an_attack_succeeds_where_nobody_defends() -> None:
     assert attacked.column("attack_success")[-1] > 0.5
     assert clean.column("attack_success")[-1] < 0.1
     assert attacked.column("accuracy")[-1] > 0.8
-
-
-def test_without_an_attack_there_is_no_success() -> None:
-    """The column says that nothing was measured, and so does the largest training loss."""
-    evaluations = run_small("stop.rounds=1").ledger.evaluations
-
-    assert all(math.isnan(value) for value in evaluations.column("attack_success"))
-    assert all(math.isnan(value) for value in evaluations.column("worst_train_loss"))
-
-
-def test_the_largest_training_loss_is_that_of_the_worst_device() -> None:
-    """It is the maximum over devices of the mean loss on their own samples."""
-    fed = run_small("evaluation.worst_train_loss=true", "stop.rounds=2")
-    w = fed.graph.read(fed._observer.latest)
-    losses = [float(fed.task.model.loss(w, fed.task.data.x[rows], fed.task.data.y[rows]))
-              for rows in map(fed.task.slice_of, range(4))]  # fmt: skip
-
-    assert fed.ledger.evaluations.column("worst_train_loss")[-1] == pytest.approx(max(losses), rel=1e-5)
 
 
 @pytest.mark.parametrize("malicious", ["5", "[0, 7]", "[-1]"])

@@ -267,9 +267,3 @@ def test_windows_are_those_that_a_loop_finds(texts, length, stride):
     assert np.array_equal(every.x, found.x)
     assert np.array_equal(every.y[:, :-1], found.x[:, 1:])
     assert every.y[:, -1].tolist() == y
-
-
-@pytest.mark.parametrize("n_tokens", [0, 1, 4])
-def test_a_text_as_short_as_a_window_has_none(n_tokens):
-    """There is no token that follows."""
-    assert len(windows([np.zeros(n_tokens, np.int64)], [0], 4).y) == 0

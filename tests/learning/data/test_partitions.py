@@ -83,15 +83,6 @@ def split(partition: Partition, samples: Samples, n_devices: int, seed: int = 0)
     return partition.split(samples, n_devices, np.random.default_rng(seed))
 
 
-def test_a_split_lists_the_samples_of_each_device():
-    """Owners become rows: ascending within a device, empty for who owns nothing, without what nobody owns."""
-    dealt = Partitioned.from_owners(np.array([2, 0, -1, 2, 0, -1]), n_devices=4)
-
-    assert [dealt.of(device).tolist() for device in range(4)] == [[1, 4], [], [0, 3], []]
-    assert dealt.sizes().tolist() == [2, 0, 2, 0]
-    assert np.shares_memory(dealt.of(0), dealt.order)
-
-
 def test_every_kind_is_in_the_list_of_these_tests():
     """The table has no untested entry, and each class carries its name as default."""
     assert {partition.kind: type(partition) for partition in ALL} == PARTITIONS
@@ -591,11 +582,3 @@ def test_the_deal_keeps_its_promise_or_is_refused(sizes, n_devices, size, seed):
         parts, ideal = dealt[own[:, label], label], wanted[own[:, label], label]
         left = min(available[label] - wanted[~own[:, label], label].sum(), ideal.sum())
         assert np.abs(parts - left * ideal / max(ideal.sum(), 1)).max(initial=0.0) < 1.0
-
-
-def test_classes_that_suffice_are_dealt_as_wanted():
-    """Nothing changes where every class has enough: each device gets exactly its shares."""
-    wanted = np.array([[40, 40, 1, 1], [1, 1, 40, 40]])
-
-    assert deal(wanted, own_classes(2, 4), np.array([41, 50, 60, 41])).tolist() == wanted.tolist()
-    assert deal(wanted, own_classes(2, 4), np.array([31, 50, 60, 41])).tolist() == [[30, 40, 1, 1], [1, 1, 40, 40]]

@@ -1,5 +1,4 @@
 import gc
-import itertools
 import weakref
 
 import numpy as np
@@ -348,11 +347,3 @@ def test_nested_arguments_keep_their_types():
     assert (pair, named) == ((1, [2, "x"]), Trained(1, 2))
     assert isinstance(named, Trained)
     assert mapping == {"kept": a}
-
-
-def test_numbers_count_up():
-    """Every new Deferred has a larger number than those before it."""
-    graph = Graph(HalvingEngine())
-    nodes = deferred(graph, [("train", 0, 0), ("add", 0, 1)])
-
-    assert all(a.number < b.number for a, b in itertools.pairwise(nodes))
