@@ -157,31 +157,6 @@ def test_what_is_only_assumed_says_so(name):
     assert {key for key in type(evidence).model_fields if getattr(evidence, key) == "assumed"} == weak.get(name, set())
 
 
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        ("evidence.active_w: null", "evidence.active_w: is required, got 5.1 without it; give measured, derived"),
-        (
-            "radio: {rx_consumption_w: null, tx_consumption_w: null}",
-            "there is no number to judge, got measured; leave it out",
-        ),
-        (
-            "idle_w: 5.0",
-            "tx_consumption_w: is the power of the whole device, idle power included, got 4.8 W below idle_w 5",
-        ),
-        ("compute.flop_per_s: null", "devices.profile.compute.flop_per_s"),
-        ("clock_hz: 1e9", "clock_hz: no such setting"),
-    ],
-)
-def test_a_profile_that_cannot_be_is_refused(change, text):
-    """A number without a mark or a mark without a number, less power at work than idle, no speed, an unknown key."""
-    key, value = change.split(": ", 1)
-
-    with pytest.raises(ScenarioError, match=r"devices\.profile") as refused:
-        small_scenario("devices.profile=pi-4b", f"devices.profile.{key}={value}")
-    assert text in str(refused.value)
-
-
 # ---- what stands beside a profile ------------------------------------------------------------------------------------
 
 

@@ -366,37 +366,6 @@ def test_more_radiated_power_than_a_profile_holds_for_is_said(settings, told):
         assert what.endswith(", from memory)") == ("Auer" in part)
 
 
-@pytest.mark.parametrize(
-    ("setting", "text"),
-    [
-        ("devices.profile=esp32", "is the profile of a radio, got ESP32 Wi-Fi; give it as channel.device.profile"),
-        (
-            "channel.device.profile=pi-4b",
-            "is the profile of a device, got Raspberry Pi 4 B; give it as devices.profile",
-        ),
-        (
-            "channel.device.profile=earth-pico",
-            "is the profile of a station, got Pico base station; give it as channel.",
-        ),
-        ("channel.base_station.profile=esp32", "is the profile of a radio, got ESP32 Wi-Fi; give it as channel.device"),
-        (
-            "channel.device.profile={include: esp32, tx_consumption_w: 1}",
-            "holds the amplifier and what circuit_w is, got 1",
-        ),
-        ("channel.device.profile={include: phone-lte-2020, max_dbm: 23}", "evidence.max_dbm: is required, got 23"),
-        ("channel.base_station.profile={include: earth-pico, idle_w: null}", "evidence.idle_w: there is no number to"),
-    ],
-)
-def test_a_profile_in_the_wrong_place_or_that_cannot_be_is_refused(setting, text):
-    """In one sentence, which says where it belongs."""
-    marked = "channel.device.profile.evidence.tx_consumption_w=assumed"
-    with pytest.raises(ScenarioError) as refused:
-        small_scenario(setting, *((marked,) if "tx_consumption_w: 1" in setting else ()))
-
-    assert len(refused.value.problems) == 1
-    assert text in str(refused.value)
-
-
 def test_a_dump_reads_back_as_the_same_scenario():
     """The files need not be there any more to run it again."""
     scenario = small_scenario(LTE, "channel.base_station.profile=earth-macro")
@@ -486,25 +455,6 @@ def test_beyond_the_grid(tmp_path):
         walked(tmp_path, way)
     run = walked(tmp_path, way, outside="no-link")
     assert np.isneginf(run.table("scene").query("device == 0")["snr_db"].iloc[-1])
-
-
-@pytest.mark.parametrize(
-    ("changes", "what"),
-    [
-        ({"channel.carrier_hz": 2e9}, "is of another carrier, got 3.5e[+]09 Hz for 2e[+]09 Hz"),
-        ({"channel.device.height_m": 2.0}, "is of another height, got 1.5 m for 2 m"),
-        ({"channel.base_station.height_m": 25.0}, "station 0 is at -30, 15, 10 m, got -30, 15, 25 m"),
-        ({"network.cells.xy_m": [[-30, 15], [71, -15]]}, "station 1 is at 70, -15, 10 m, got 71, -15, 10 m"),
-        ({"network.cells": {"kind": "single"}, "network.cells.xy_m": None}, "has 2 stations, got network.cells of 1"),
-    ],
-)
-def test_tables_of_another_street_are_refused(tmp_path, changes, what):
-    """With both numbers."""
-    path = friis(tmp_path / "street.npz")
-    if "network.cells.xy_m" in changes and changes["network.cells.xy_m"] is None:
-        changes = {"network.cells": {"kind": "list", "xy_m": [[-30, 15]]}}
-    with pytest.raises(DataError, match=what):
-        played({"kind": "table", "path": path}, **changes)
 
 
 def test_powers_are_no_gains(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fednet_emu.errors import DataError, ScenarioError
+from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets import Text
 from fednet_emu.learning.data.datasets.base import last_of_each
 from fednet_emu.learning.data.datasets.text import (
@@ -162,21 +162,6 @@ def test_rare_words_are_one_token(tmp_path):
     assert samples.classes == samples.vocabulary == 3
     assert samples.train_x.tolist() == [[1, 2], [2, 1], [1, 0]]
     assert (samples.train_y.tolist(), samples.test_y.tolist()) == ([1, 0, 1], [2, 0])
-
-
-@pytest.mark.parametrize(
-    ("content", "settings", "words"),
-    [
-        ("no play at all", {}, "got no role with words"),
-        (NEW_LAYOUT, {"length": 400}, "no role has 2 windows of 400 tokens, got 0 at most"),
-        (NEW_LAYOUT, {"length": 9, "test_share": 0.01}, "leaves no test windows, got 0.01"),
-    ],
-)
-def test_a_text_that_cannot_be_used_is_named_with_a_remedy(tmp_path, content, settings, words):
-    """The error names the file."""
-    with pytest.raises(DataError, match=words) as error:
-        _text(tmp_path, content, **settings)
-    assert "play.txt" in str(error.value)
 
 
 def test_the_last_of_each_kind_are_those_that_a_loop_finds():
