@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from fednet_emu.federation.exchange import retrying
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.records.laws import verify
 from fednet_emu.testing import small_federation, small_scenario
+from tests.federation.flows import play
 
 MODEL_S = 320e-6
 LOSSY = "network.uplink.message_loss={kind: random, probability: 0.999999}"
@@ -24,24 +24,6 @@ class Foreseen(Windows):
     """Windows whose returns everybody knows, as those of satellites."""
 
     FORESEEN = True
-
-
-class Play:
-    """An algorithm made of one generator function; what that returns is kept."""
-
-    def __init__(self, flow: Callable[[Federation], Process]) -> None:
-        self.flow = flow
-        self.result: Any = None
-
-    def run(self, fed: Federation) -> Process:
-        self.result = yield from self.flow(fed)
-
-
-def play(flow: Callable[[Federation], Process], *settings: str) -> tuple[Any, Federation]:
-    """The result of a flow and the federation it was played in."""
-    fed, algorithm = small_federation(*settings), Play(flow)
-    fed.run(algorithm)
-    return algorithm.result, fed
 
 
 def requested_s(fed: Federation) -> list[float]:
