@@ -195,22 +195,15 @@ def seen(groups: Groups, samples: Samples, seed: int = 0) -> Samples:
     return groups.seen(samples, SPLITS, np.random.default_rng(seed))
 
 
-def test_images_are_turned_with_their_owner() -> None:
-    """Of four groups, device d sees d quarter turns, in training and in testing; unowned images stay."""
-    before, after = images(), seen(Rotated(count=4), images())
+@pytest.mark.parametrize(("count", "quarters"), [(4, 1), (2, 2)])
+def test_images_are_turned_with_their_owner(count: int, quarters: int) -> None:
+    """Of four groups, device d sees d quarter turns, of two the odd ones half a turn; unowned images stay."""
+    before, after = images(), seen(Rotated(count=count), images())
 
     for turned, own, owners in ((after.train_x, before.train_x, OWNERS), (after.test_x, before.test_x, OWNERS[::-1])):
         for image, original, owner in zip(turned, own, owners, strict=True):
-            assert torch.equal(image, torch.rot90(original, max(owner, 0), (1, 2)))
+            assert torch.equal(image, torch.rot90(original, quarters * (max(owner, 0) % count), (1, 2)))
     assert torch.equal(after.train_y, before.train_y)
-
-
-def test_two_groups_turn_by_half() -> None:
-    """With two groups, the odd devices see their images upside down."""
-    before, after = images(), seen(Rotated(count=2), images())
-
-    assert torch.equal(after.train_x[0], before.train_x[0])
-    assert torch.equal(after.train_x[1], before.train_x[1].flip(1, 2))
 
 
 def test_labels_are_permuted_alike_in_training_and_testing() -> None:
