@@ -85,9 +85,9 @@ def test_bounds_of_the_accountant():
             fe.noise_multiplier_for(1.0, **{"delta": 1e-5, "rounds": 10, **wrong})
 
 
-def played(name="quickstart", **changes):
+def played(name="quickstart", *, timing_only=False, **changes):
     plain = {"stop.rounds": 4, "algorithm.cohort": 6, "model": "softmax", "algorithm.selection": "poisson"}
-    return fe.run(name, settings={**plain, **changes}, progress=False)
+    return fe.run(name, settings={**plain, **changes}, timing_only=timing_only, progress=False)
 
 
 def dp(**fields):
@@ -143,7 +143,8 @@ def test_the_noise_has_the_stated_size_and_is_new_in_every_round():
 
 def test_a_run_draws_everybody_by_itself_and_says_what_it_reveals():
     """The numbers asked are binomial, rounds with nobody included; the summary has the accountant's epsilon."""
-    run = played(**{"stop.rounds": 150, "algorithm.cohort": 2}, **dp(clip_norm=1.0, noise_multiplier=2.0, delta=1e-3))
+    private = dp(clip_norm=1.0, noise_multiplier=2.0, delta=1e-3)
+    run = played(timing_only=True, **{"stop.rounds": 150, "algorithm.cohort": 2}, **private)
 
     assert run.summary["rounds"] == 150
     assert run.summary["epsilon"] == pytest.approx(epsilon(2.0, delta=1e-3, rounds=150, rate=0.1))
@@ -156,7 +157,8 @@ def test_a_run_draws_everybody_by_itself_and_says_what_it_reveals():
 
 def test_nobody_is_no_cohort_to_plan(recwarn):
     """A round in which nobody is drawn needs no plan of its uplink, and no warning says that nobody may send."""
-    run = played(**{"stop.rounds": 40, "algorithm.cohort": 1, "network.uplink.access": "planned"})
+    planned = {"algorithm.cohort": 1, "network.uplink.access": "planned"}
+    run = played(timing_only=True, **{"stop.rounds": 40}, **planned)
 
     assert (run.rounds["invited"] == 0).any()
     assert not [str(its.message) for its in recwarn if "lets none" in str(its.message)]
