@@ -6,7 +6,6 @@ from functools import cache
 from itertools import chain, groupby, product
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -19,15 +18,12 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Deferred, accumulated, average
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.records.laws import verify
 from fednet_emu.scenario.algorithms import ALGORITHMS
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.small import ALGORITHM_SETTINGS, settings_of
 from tests.quick import examples
 
-TURNS = frozenset({"uplink", "downlink"})
 RAGGED = ("data.n_samples=83", "partition=iid")
-LOST = "network.uplink.message_loss={kind: random, probability: 0.999999}"
 
 
 def trained(*changes: str) -> tuple[Tensor, Federation]:
@@ -53,17 +49,6 @@ def descended(w: Tensor, x: Tensor, y: Tensor, lr: float) -> Tensor:
 # ---- the average -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("weights", "server_lr", "expected"),
-    [([1, 1], 1.0, [2.0, 4.0]), ([3, 1], 1.0, [1.5, 5.0]), ([1, 1], 0.5, [1.0, 3.0]), ([1, 1], 0.0, [0.0, 2.0])],
-)
-def test_the_average_by_hand(weights: list[float], server_lr: float, expected: list[float]) -> None:
-    """From (0, 2), the mean of (1, 6) and (3, 2), weighted, and a part of the way there."""
-    w, arrived = torch.tensor([0.0, 2.0]), [torch.tensor([1.0, 6.0]), torch.tensor([3.0, 2.0])]
-
-    assert accumulated(average(w, weights, server_lr), arrived).tolist() == expected
-
-
 @examples(30)
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=6), st.floats(0, 2), st.integers(0, 99))
 def test_equal_models_are_left_bit_for_bit(weights: list[int], server_lr: float, seed: int) -> None:
@@ -73,28 +58,7 @@ def test_equal_models_are_left_bit_for_bit(weights: list[int], server_lr: float,
     assert torch.equal(accumulated(average(w, weights, server_lr), [w.clone() for _ in weights]), w)
 
 
-def test_the_average_leaves_its_inputs_alone() -> None:
-    """Models that others may still hold are not written to."""
-    w, other = torch.zeros(3), torch.ones(3)
-
-    accumulated(average(w, [1.0]), [other])
-
-    assert (w.sum(), other.sum()) == (0, 3)
-
-
 # ---- known limits ----------------------------------------------------------------------------------------------------
-
-
-def test_one_full_batch_step_of_all_is_gradient_descent_on_the_pooled_data() -> None:
-    """Weighted by unequal numbers of samples, three rounds follow three steps on all data together."""
-    w, fed = trained(*RAGGED)
-    x, y = design(fed)
-    expected = fed.task.model.initial().double()
-    for _ in range(3):
-        expected = descended(expected, x, y, 0.1)
-
-    assert sorted(fed.task.n_samples) == [20, 21, 21, 21]
-    assert torch.allclose(w.double(), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("weighting", ["samples", "uniform"])
@@ -120,41 +84,6 @@ def test_weighting_counts_samples_or_devices(weighting: str) -> None:
     assert torch.allclose(w.double(), (weights[0] * models[0] + weights[1] * models[1]) / sum(weights), atol=1e-6)
 
 
-def test_the_server_step_scales_the_mean_update() -> None:
-    """With server_lr 0.5 a round goes half as far."""
-    full, fed = trained("stop.rounds=1")
-    half, _ = trained("stop.rounds=1", "algorithm.server_lr=0.5")
-    start = fed.task.model.initial()
-
-    assert torch.allclose(half - start, 0.5 * (full - start), atol=1e-6)
-
-
-def test_one_device_with_all_data_is_centralised_sgd() -> None:
-    """A lone device's epochs over shuffled batches, ragged at the end, are plain torch.optim.SGD on that stream."""
-    lone = "algorithm={kind: fedavg, cohort: 1, lr: 0.05, batch_size: 16, local_epochs: 2}"
-    w, fed = trained("devices.count=1", lone, "data.n_samples=70", "stop.rounds=3")
-    point = torch.nn.Parameter(fed.task.model.initial())
-    optimiser = torch.optim.SGD([point], lr=0.05)
-    streams = Streams(0)
-    for t in range(3):
-        rng = streams("batch", 0, t)
-        for batch in [part for _ in range(2) for part in np.split(rng.permutation(70), [16, 32, 48, 64])]:
-            optimiser.zero_grad()
-            fed.task.model.loss(point, fed.task.data.x[batch], fed.task.data.y[batch]).backward()
-            optimiser.step()
-
-    assert torch.allclose(w, point.detach(), atol=1e-6)
-
-
-def test_it_converges_to_the_known_optimum() -> None:
-    """Full-batch rounds on all data approach the least squares solution that comes with the data."""
-    w, fed = trained("stop.rounds=100", "evaluation.every_rounds=100")
-    optimum = small_scenario().data.load(None, Streams(0)("data")).optimum
-    assert optimum is not None
-
-    assert float((w - optimum).norm() / (fed.task.model.initial() - optimum).norm()) < 1e-4
-
-
 # ---- who takes part --------------------------------------------------------------------------------------------------
 
 
@@ -162,37 +91,6 @@ def invited(fed: Federation) -> list[tuple[int, ...]]:
     """The devices that received the model, round by round."""
     frames = fed.ledger.frames()
     return [tuple(group["receiver"]) for _, group in frames["receptions"].groupby("transfer")]
-
-
-def test_another_seed_invites_another_cohort() -> None:
-    """The sampler follows the experiment's seed, and draws anew in every round."""
-    changes = ("devices.count=10", "algorithm.cohort=3", "stop.rounds=6")
-    first = invited(run_small(*changes, timing_only=True))
-
-    assert first == invited(run_small(*changes, timing_only=True))
-    assert first != invited(run_small(*changes, "seed=1", timing_only=True))
-    assert {len(cohort) for cohort in first} == {3}
-    assert len(set(first)) > 3
-
-
-def test_a_cohort_of_one_trains_one() -> None:
-    """With one device invited per round, one computes and one sends, and its model is the new one."""
-    fed = run_small("algorithm.cohort=1")
-    frames = fed.ledger.frames()
-
-    assert frames["rounds"][["invited", "arrived"]].values.tolist() == [[1, 1]] * 3
-    assert len(frames["computes"]) == 3
-    assert frames["transfers"]["direction"].tolist() == ["downlink", "uplink"] * 3
-
-
-def test_a_round_waits_until_somebody_is_there() -> None:
-    """All devices are away from 3 ms to 10 ms; the round that would start then starts at 10 ms."""
-    spans = ", ".join(f"'{device}': [[0, 0.003], [0.01, 1]]" for device in range(4))
-    fed = run_small(f"devices.availability={{kind: windows, devices: {{{spans}}}}}", timing_only=True)
-    downlinks = fed.ledger.frame("transfers").query("direction == 'downlink'")
-
-    assert downlinks["started_s"].tolist() == pytest.approx([0.0, 0.00232, 0.01], abs=1e-12)
-    assert fed.ledger.rounds.column("arrived").tolist() == [4, 0, 4]
 
 
 def test_more_devices_than_there_are_is_a_contradiction() -> None:
@@ -204,15 +102,6 @@ def test_more_devices_than_there_are_is_a_contradiction() -> None:
 
 
 # ---- loss ------------------------------------------------------------------------------------------------------------
-
-
-def test_when_nothing_arrives_the_model_stays() -> None:
-    """With every upload lost, rounds go on and the model is bit for bit the initial one."""
-    w, fed = trained(LOST)
-
-    assert torch.equal(w, fed.task.model.initial())
-    assert fed.ledger.rounds.column("arrived").tolist() == [0, 0, 0]
-    assert fed.ledger.sent_bit[0] == 3 * 4 * 320
 
 
 def test_what_is_lost_is_left_out_of_the_mean() -> None:
@@ -249,17 +138,6 @@ def test_an_arrival_at_the_very_deadline_counts() -> None:
     assert arrived == [[1], [0]]
 
 
-def test_the_late_are_left_out_and_the_laws_hold() -> None:
-    """With heavy stragglers and a deadline, no round is longer, some devices are late, and no law is broken."""
-    fed = run_small("devices.straggler={kind: pareto, alpha: 1.2}", "algorithm.deadline_s=3e-3", "stop.rounds=30",
-                    timing_only=True)  # fmt: skip
-    rounds = fed.ledger.frame("rounds")
-
-    assert (rounds["ended_s"] - rounds["started_s"]).max() <= 3e-3 + 1e-12
-    assert 0 < (rounds["arrived"] < rounds["invited"]).sum() < 30
-    assert not any(verify(fed.ledger, TURNS).values())
-
-
 # ---- bits and energy -------------------------------------------------------------------------------------------------
 
 
@@ -283,11 +161,6 @@ def test_a_rounds_energy_is_the_sum_of_its_parts() -> None:
     assert frames["computes"]["energy_j"].sum() == pytest.approx(compute_j)
     assert frames["transfers"]["energy_j"].sum() == pytest.approx(radio_j)
     assert fed.ledger.energy_j == pytest.approx(radio_j + compute_j)
-
-
-def test_a_round_takes_the_closed_form_to_the_nanosecond() -> None:
-    """Broadcast, slowest computation, then uploads in turn: 320 + 720 + 4 x 320 us."""
-    assert run_small("stop.rounds=1").clock.now == 320_000 + 720_000 + 4 * 320_000
 
 
 @pytest.mark.parametrize(

@@ -45,27 +45,6 @@ def steps(optimizer: ServerOptimizer, updates: Sequence[Sequence[float]], start:
     return w
 
 
-def of_torch(
-    make: Callable[[Tensor], torch.optim.Optimizer],
-    updates: Sequence[Sequence[float]],
-    start: Sequence[float],
-    state: dict[str, float] | None = None,
-) -> Tensor:
-    """The same with an optimizer of PyTorch, whose gradient is minus the update; its state may be set at the start."""
-    w = torch.tensor(start, dtype=torch.float64, requires_grad=True)
-    optimizer = make(w)
-    for place, update in enumerate(updates):
-        w.grad = -torch.tensor(update, dtype=torch.float64)
-        if state and not place:
-            optimizer.state[w] = {"step": torch.tensor(0.0)} | {k: torch.full_like(w, v) for k, v in state.items()}
-        optimizer.step()
-    return w.detach()
-
-
-UPDATES = np.random.default_rng(0).normal(size=(7, 5)).tolist()
-START = np.linspace(-1, 1, 5).tolist()
-
-
 def test_no_kind_is_untested() -> None:
     """Every kind of the table has its settings here, under its own name."""
     assert set(KINDS) == set(SERVER_OPTIMIZERS)
@@ -90,30 +69,6 @@ def test_no_kind_is_untested() -> None:
 def test_steps_by_hand(optimizer: ServerOptimizer, updates: list[float], expected: float) -> None:
     """Numbers worked out on paper, from zero; v starts at tau^2."""
     assert steps(optimizer, [[update] for update in updates], [0.0]).item() == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "make", "state"),
-    [
-        (ServerSgd(lr=0.3), lambda w: torch.optim.SGD([w], 0.3), None),
-        (ServerMomentum(lr=0.3, beta=0.8), lambda w: torch.optim.SGD([w], 0.3, momentum=0.8), None),
-        (
-            ServerAdagrad(lr=0.3, tau=0.1),
-            lambda w: torch.optim.Adagrad([w], 0.3, initial_accumulator_value=0.01, eps=0.1),
-            None,
-        ),
-        (
-            ServerAdam(lr=0.3, beta1=0.0, beta2=0.9, tau=0.1),
-            lambda w: torch.optim.RMSprop([w], 0.3, alpha=0.9, eps=0.1),
-            {"square_avg": 0.01},
-        ),
-    ],
-)
-def test_steps_are_those_of_pytorch(
-    optimizer: ServerOptimizer, make: Callable[[Tensor], torch.optim.Optimizer], state: dict[str, float] | None
-) -> None:
-    """SGD, momentum, Adagrad; RMSprop is Adam without a mean of updates and without the corrections of the start."""
-    assert torch.allclose(steps(optimizer, UPDATES, START), of_torch(make, UPDATES, START, state), rtol=1e-12)
 
 
 @pytest.mark.parametrize("optimizer", [ServerSgd(), *(SERVER_OPTIMIZERS[kind](lr=1.0) for kind in KINDS)])

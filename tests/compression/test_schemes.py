@@ -164,62 +164,13 @@ def test_nothing_stays_nothing(kind: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", FED_BACK, ids=repr)
-def test_error_feedback_forgets_nothing(scheme: Compression) -> None:
-    """Of an update that stays the same, the mean of what is read comes to it, as the memory stays bounded."""
-    v, left, total, rng, n = vector(40), torch.zeros(40), torch.zeros(40), Streams(1)("f"), 1500
-    largest = 0.0
-    for _ in range(n):
-        p = v + left
-        read = scheme.compress(p, rng).read / scheme.growth(40)
-        left, total = p - read, total + read
-        largest = max(largest, float(left.norm()))
-
-    assert scheme.feeds_back
-    assert float((total / n - v).norm() / v.norm()) < 0.05
-    assert largest < 0.05 * n * float(v.norm())
-
-
-@pytest.mark.parametrize("scheme", FED_BACK, ids=repr)
 def test_what_is_fed_back_is_contracted(scheme: Compression) -> None:
     """Divided by its growth, a scheme leaves less than everything on average: error feedback needs no more."""
     v = vector(40, 3)
     left = (reads(scheme, v, 500) / scheme.growth(40) - v).square().sum(1).mean() / v.square().sum()
 
+    assert scheme.feeds_back
     assert 0 < float(left) < 0.99
-
-
-def test_error_feedback_fixes_sign() -> None:
-    """Minimise x / 4 on [-1, 1] with gradient 4 (one in four) or -1: signs alone end at +1, with feedback at -1."""
-    lr, gradients = 1e-3, np.where(np.random.default_rng(0).random(10_000) < 0.25, 4.0, -1.0)
-    rng = Streams(0)("s")  # which signs do not draw from
-    alone, fed_back = Sign(magnitude=lr, error_feedback=False), Sign()
-    x, y, left = 0.0, 0.0, torch.zeros(1)
-    late = []
-    for step, gradient in enumerate(gradients):
-        v = torch.tensor([lr * gradient])
-        x = float(np.clip(x - float(alone.compress(v, rng).read), -1, 1)) if step < 4000 else x
-        read = fed_back.compress(v + left, rng).read
-        left, y = v + left - read, float(np.clip(y - float(read), -1, 1))
-        late.append(y)
-
-    assert x == pytest.approx(1.0, abs=0.01)
-    assert np.mean(late[-5000:]) == pytest.approx(-0.994, abs=0.003)
-
-
-def test_signs_with_their_mean_magnitude_need_feedback_too() -> None:
-    """The gradients (3, 1) and (1, -2) in turns: alone, the second entry goes the wrong way; with feedback it does not.
-
-    The means are (2, -1/2); the signs times 2 and 1.5 add up to (3.5, 0.5).
-    """
-    scheme, left, alone, fed_back = Sign(), torch.zeros(2), torch.zeros(2), torch.zeros(2)
-    for step in range(1000):
-        v = torch.tensor([3.0, 1.0] if step % 2 == 0 else [1.0, -2.0])
-        alone += scheme.compress(v, Streams(0)("s")).read
-        read = scheme.compress(v + left, Streams(0)("s")).read
-        left, fed_back = v + left - read, fed_back + read
-
-    assert (alone / 500).tolist() == [3.5, 0.5]
-    assert (fed_back / 500).tolist() == pytest.approx([4.0, -1.0], abs=0.05)
 
 
 def vector(n: int, seed: int = 0) -> torch.Tensor:

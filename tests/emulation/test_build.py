@@ -24,7 +24,7 @@ from fednet_emu.emulation import outlook
 from fednet_emu.emulation.build import build, build_network, paths_of
 from fednet_emu.emulation.hardware import hardware
 from fednet_emu.emulation.load import load_scenario
-from fednet_emu.emulation.outlook import Cost, Outlook, links_at_start, unreachable
+from fednet_emu.emulation.outlook import Cost, Outlook, unreachable
 from fednet_emu.emulation.play import tried
 from fednet_emu.emulation.provenance import commit
 from fednet_emu.emulation.record import scene
@@ -32,7 +32,6 @@ from fednet_emu.errors import FednetError
 from fednet_emu.files.data_folder import checksum, locate, noting
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.links.links import cell_of
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.scenario.document import from_text
 from fednet_emu.scenario.model import Scenario
@@ -264,15 +263,6 @@ def test_moving_devices_are_where_the_run_has_them():
     assert moved_m.max() <= 2.0 * seen.times_s[1] + 1e-9
     assert (moved_m.sum(axis=0) > 30.0).all()
     assert (seen.snr_db[0] != seen.snr_db[-1]).all()
-
-
-def test_devices_are_in_the_cells_that_serve_them():
-    """With several stations the cell is that of the strongest, as in the run."""
-    scenario = load_scenario("cyclic_interference")
-
-    links, _ = links_at_start(scenario)
-    serving = [cell_of(links.station_of(device)) for device in range(scenario.devices.count)]
-    assert look(scenario, 10.0).cell[0].tolist() == serving
 
 
 def test_a_run_records_the_cells_that_the_scene_shows():

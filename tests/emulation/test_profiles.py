@@ -21,7 +21,6 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.scenario.document import apply_overrides, from_text, load
-from fednet_emu.scenario.library import names
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.yaml_text import dump
@@ -77,14 +76,6 @@ def test_a_raspberry_pi_takes_the_time_and_energy_of_ns3_fl(epochs, took_s, mean
     assert energy_j == pytest.approx(spent_j, rel=2e-4)
 
 
-def test_an_epoch_of_a_raspberry_pi_takes_three_quarters_of_a_second_without_a_fixed_time():
-    """0.7405 s and 3.806 J at 5.1402 W for 600 samples; 11.4 s for each computation only where a setting says so."""
-    law = "devices.compute_energy={kind: measured, active_w: 5.1402}"
-
-    assert computed(alone("pi-4b", law), FASHION_FLOP) == pytest.approx((0.7405, 3.806), rel=1e-4)
-    assert computed(alone("pi-4b", law, "devices.overhead_s=11.4"), 0.0) == pytest.approx((11.4, 11.4 * 5.1402))
-
-
 @pytest.mark.parametrize(
     ("profile", "flop", "took_s", "spent_j"),
     [
@@ -136,12 +127,6 @@ def test_waiting_for_a_straggler_costs_the_others_their_idle_power():
 # ---- the files -------------------------------------------------------------------------------------------------------
 
 
-def test_the_library_has_these_profiles():
-    """They are found by name, with the folder as with channels."""
-    assert {"pi-4b", "phone-2019-mid", "phone-2019-high", "jetson-nano", "laptop-m1-pro", "cortex-m4"} <= set(SHIPPED)
-    assert set(ALL) == set(names("profiles"))
-
-
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_file_states_every_number_or_that_it_is_not_known(name):
     """No key of a profile is left out, so that one that overrides another leaves nothing of it behind."""
@@ -170,31 +155,6 @@ def test_what_is_only_assumed_says_so(name):
     evidence = of(name).evidence
 
     assert {key for key in type(evidence).model_fields if getattr(evidence, key) == "assumed"} == weak.get(name, set())
-
-
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        ("evidence.active_w: null", "evidence.active_w: is required, got 5.1 without it; give measured, derived"),
-        (
-            "radio: {rx_consumption_w: null, tx_consumption_w: null}",
-            "there is no number to judge, got measured; leave it out",
-        ),
-        (
-            "idle_w: 5.0",
-            "tx_consumption_w: is the power of the whole device, idle power included, got 4.8 W below idle_w 5",
-        ),
-        ("compute.flop_per_s: null", "devices.profile.compute.flop_per_s"),
-        ("clock_hz: 1e9", "clock_hz: no such setting"),
-    ],
-)
-def test_a_profile_that_cannot_be_is_refused(change, text):
-    """A number without a mark or a mark without a number, less power at work than idle, no speed, an unknown key."""
-    key, value = change.split(": ", 1)
-
-    with pytest.raises(ScenarioError, match=r"devices\.profile") as refused:
-        small_scenario("devices.profile=pi-4b", f"devices.profile.{key}={value}")
-    assert text in str(refused.value)
 
 
 # ---- what stands beside a profile ------------------------------------------------------------------------------------

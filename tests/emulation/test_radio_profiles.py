@@ -19,14 +19,12 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.air.transfer import Message
-from fednet_emu.radio.profiles import RadioProfile, StationProfile
 from fednet_emu.radio.propagation.link import Hop
 from fednet_emu.radio.propagation.path_loss import FreeSpace
 from fednet_emu.records.laws import charge_problem, verify
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.results.library import known
 from fednet_emu.scenario.document import from_text
-from fednet_emu.scenario.library import names
 from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.yaml_text import dump
 from fednet_emu.testing import SMALL, run_small, small_federation, small_scenario
@@ -123,15 +121,6 @@ def test_a_second_of_sending_takes_the_power_of_the_data_sheet(profile, dbm, sta
     sent(fed, 10 * MBIT)
 
     assert fed.ledger.transfers.column("energy_j")[0] == pytest.approx(stated_w, rel=0.013)
-
-
-def test_an_esp32_takes_588_mj_in_a_second_at_14_dbm():
-    """25.12 mW over 0.317, and 0.509 W of circuits."""
-    fed = radio_with("esp32", "channel.device.tx_power_dbm=14")
-    sent(fed, 10 * MBIT)
-
-    assert fed.ledger.transfers.column("energy_j")[0] == pytest.approx(0.02512 / 0.317 + 0.509, rel=1e-4)
-    assert fed.ledger.spent_j(fed.clock.now) == pytest.approx(0.588, abs=5e-4)
 
 
 @pytest.mark.parametrize(
@@ -330,13 +319,6 @@ def test_plans_with_a_limit_of_energy_count_the_bits():
     assert len(everyone.ledger.series["plan"]) == 4
 
 
-def test_the_library_has_these_radios_and_stations():
-    """They are in the same folder as devices, and of their own kinds."""
-    assert {*RADIOS, *STATIONS} <= set(names("profiles"))
-    kinds = {name: type(profile) for name, profile in known([*RADIOS, *STATIONS]).items()}
-    assert kinds == dict.fromkeys(RADIOS, RadioProfile) | dict.fromkeys(STATIONS, StationProfile)
-
-
 @pytest.mark.parametrize("name", [*RADIOS, *STATIONS])
 def test_a_file_states_every_number_or_that_it_is_not_known(name):
     """No key is left out, and each number is as well known as its source: nothing quoted passes for read."""
@@ -382,37 +364,6 @@ def test_more_radiated_power_than_a_profile_holds_for_is_said(settings, told):
     for what, part in zip(found, told, strict=True):
         assert part in what
         assert what.endswith(", from memory)") == ("Auer" in part)
-
-
-@pytest.mark.parametrize(
-    ("setting", "text"),
-    [
-        ("devices.profile=esp32", "is the profile of a radio, got ESP32 Wi-Fi; give it as channel.device.profile"),
-        (
-            "channel.device.profile=pi-4b",
-            "is the profile of a device, got Raspberry Pi 4 B; give it as devices.profile",
-        ),
-        (
-            "channel.device.profile=earth-pico",
-            "is the profile of a station, got Pico base station; give it as channel.",
-        ),
-        ("channel.base_station.profile=esp32", "is the profile of a radio, got ESP32 Wi-Fi; give it as channel.device"),
-        (
-            "channel.device.profile={include: esp32, tx_consumption_w: 1}",
-            "holds the amplifier and what circuit_w is, got 1",
-        ),
-        ("channel.device.profile={include: phone-lte-2020, max_dbm: 23}", "evidence.max_dbm: is required, got 23"),
-        ("channel.base_station.profile={include: earth-pico, idle_w: null}", "evidence.idle_w: there is no number to"),
-    ],
-)
-def test_a_profile_in_the_wrong_place_or_that_cannot_be_is_refused(setting, text):
-    """In one sentence, which says where it belongs."""
-    marked = "channel.device.profile.evidence.tx_consumption_w=assumed"
-    with pytest.raises(ScenarioError) as refused:
-        small_scenario(setting, *((marked,) if "tx_consumption_w: 1" in setting else ()))
-
-    assert len(refused.value.problems) == 1
-    assert text in str(refused.value)
 
 
 def test_a_dump_reads_back_as_the_same_scenario():
@@ -504,25 +455,6 @@ def test_beyond_the_grid(tmp_path):
         walked(tmp_path, way)
     run = walked(tmp_path, way, out_of_range="no-link")
     assert np.isneginf(run.table("scene").query("device == 0")["snr_db"].iloc[-1])
-
-
-@pytest.mark.parametrize(
-    ("changes", "what"),
-    [
-        ({"channel.carrier_hz": 2e9}, "is of another carrier, got 3.5e[+]09 Hz for 2e[+]09 Hz"),
-        ({"channel.device.height_m": 2.0}, "is of another height, got 1.5 m for 2 m"),
-        ({"channel.base_station.height_m": 25.0}, "station 0 is at -30, 15, 10 m, got -30, 15, 25 m"),
-        ({"network.cells.xy_m": [[-30, 15], [71, -15]]}, "station 1 is at 70, -15, 10 m, got 71, -15, 10 m"),
-        ({"network.cells": {"kind": "single"}, "network.cells.xy_m": None}, "has 2 stations, got network.cells of 1"),
-    ],
-)
-def test_tables_of_another_street_are_refused(tmp_path, changes, what):
-    """With both numbers."""
-    path = friis(tmp_path / "street.npz")
-    if "network.cells.xy_m" in changes and changes["network.cells.xy_m"] is None:
-        changes = {"network.cells": {"kind": "list", "xy_m": [[-30, 15]]}}
-    with pytest.raises(DataError, match=what):
-        played({"kind": "table", "path": path}, **changes)
 
 
 def test_powers_are_no_gains(tmp_path):

@@ -343,53 +343,11 @@ def test_without_an_act_for_it_the_mask_says_whom_the_rule_has_chosen() -> None:
 # ---- construction ----------------------------------------------------------------------------------------------------
 
 
-WRONG = [
-    ({"act": "score"}, "act: no such act, got 'score'; did you mean 'scores'"),
-    ({"act": ()}, "act: nothing is acted on, got none"),
-    ({"act": ("scores", "invite")}, "act: several acts choose devices, got scores, invite; give one of"),
-    ({"act": "share"}, "act: share needs network.uplink.access: planned, got tdma; give that"),
-    ({"act": "ratio"}, "act: ratio needs network.uplink.compression: top-k or random-k, got none"),
-    ({"act": "deadline"}, "deadline_range_s: gives no bounds of the deadline, got None"),
-    ({"observe": "rates"}, "observe: no such key, got 'rates'"),
-    ({"observe": ("server", "accuracy")}, "observe: accuracy needs training, got timing_only"),
-    ({"reward": "speed"}, "reward: no such reward, got 'speed'"),
-    ({"reward": {"tim": 1}}, "reward: no such reward, got 'tim'; did you mean 'time'"),
-    ({"reward": "gain"}, "reward: reads the accuracy, got timing_only; train, or give a proxy"),
-    ({"vary": "some"}, "vary: no such choice, got 'some'; choose of all, chance, nothing"),
-    ({"invalid": "skip"}, "invalid: no such choice, got 'skip'; choose of drop, error"),
-]
-
-
-@pytest.mark.parametrize(("how", "sentence"), WRONG)
-def test_what_cannot_be_asked_is_refused_at_construction(how: dict, sentence: str) -> None:
-    """Each with its remedy."""
-    with pytest.raises(FednetError, match=sentence):
-        small(**how)
-
-
 def test_all_problems_come_at_once() -> None:
     """Four in one error: two acts, a key and a reward."""
     with pytest.raises(ScenarioError) as refusal:
         small(act=("scores", "share", "ratio"), observe="x", reward="y")
     assert len(refusal.value.problems) == 4
-
-
-def test_a_gain_needs_every_evaluation() -> None:
-    """`evaluation.every_rounds: 2` is refused."""
-    with pytest.raises(ScenarioError, match=r"every round, got evaluation.every_rounds: 2; give 1"):
-        small("evaluation.every_rounds=2", timing_only=False, reward="gain")
-
-
-def test_shares_of_devices_that_send_in_turns_are_refused() -> None:
-    """`fedl` gives each the whole band in its turn."""
-    with pytest.raises(ScenarioError, match="share has no effect where devices send in turns, got the planner fedl"):
-        planned("fedl", act="share")
-
-
-def test_steps_go_with_those_algorithms_that_name_them() -> None:
-    """Scaffold's control variates assume equal steps."""
-    with pytest.raises(ScenarioError, match="act: steps does not go with scaffold, got it; choose fedavg, fedprox"):
-        small("algorithm.kind=scaffold", act="steps")
 
 
 # ---- ends and life ---------------------------------------------------------------------------------------------------
@@ -543,22 +501,6 @@ def test_a_reset_in_the_middle_ends_the_run_first() -> None:
 
 
 # ---- seeds -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_seed_repeats_an_episode() -> None:
-    """Observations, rewards and digests; another seed differs."""
-    env = Environment(scene(FADING), timing_only=True)
-
-    def played(seed: int) -> tuple[list[float], str]:
-        env.reset(seed=seed)
-        rewards, over = [], False
-        while not over:
-            _, reward, over, _, info = env.step(np.arange(8.0))
-            rewards.append(reward)
-        return rewards, info["event_digest"]
-
-    assert played(3) == played(3)
-    assert played(3) != played(4)
 
 
 def test_seeds_without_a_number() -> None:

@@ -175,17 +175,6 @@ def test_the_order_within_an_instant_is_that_of_a_normal_run() -> None:
     assert digest_of(delay_ns=0) != fed.ledger.event_digest()
 
 
-@pytest.mark.parametrize("kind", ["uniform", "oort"])
-@pytest.mark.parametrize("seed", [1, pytest.param(7, marks=pytest.mark.slow)])
-def test_the_quickstart_is_that_of_the_command(kind: str, seed: int) -> None:
-    """Sixty rounds of twenty devices."""
-    env = Environment("quickstart", settings={"algorithm.selection": kind}, timing_only=True)
-    played = play(env, seed=seed)
-
-    assert len(played.rewards) == 60
-    assert played.info["event_digest"] == normal(env.scenario, seed).ledger.event_digest()
-
-
 def test_no_observation_knows_the_future() -> None:
     """A device that slows down and goes away after three rounds changes no observation before that."""
 

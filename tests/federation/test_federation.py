@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,27 +17,8 @@ from fednet_emu.federation.updates import n_scalars
 from fednet_emu.kernel.clock import Process
 from fednet_emu.learning.graph.jobs import SgdPlan
 from fednet_emu.records.laws import verify
-from fednet_emu.records.ledger import SERVER
 from fednet_emu.testing import run_small, small_federation
-
-
-class Play:
-    """An algorithm made of one generator function; what that returns is kept."""
-
-    def __init__(self, flow: Callable[[Federation], Process]) -> None:
-        self.flow = flow
-        self.result: Any = None
-
-    def run(self, fed: Federation) -> Process:
-        self.result = yield from self.flow(fed)
-
-
-def play(flow: Callable[[Federation], Process], *settings: str, timing_only: bool = False) -> tuple[Any, Federation]:
-    """The result of a flow and the federation it was played in."""
-    fed, algorithm = small_federation(*settings, timing_only=timing_only), Play(flow)
-    fed.run(algorithm)
-    return algorithm.result, fed
-
+from tests.federation.flows import play
 
 # ---- sizes -----------------------------------------------------------------------------------------------------------
 
@@ -66,20 +46,6 @@ def test_messages_carry_their_header_and_a_given_size_wins() -> None:
     _, fed = play(flow, "network.overhead={kind: header, header_bit: 24}")
 
     assert fed.ledger.transfers.column("size_bit").tolist() == [88, 24, 1024]
-
-
-def test_a_megabit_on_a_megabit_per_second_takes_one_second() -> None:
-    """Bits are bits: 1 Mbit at 1 Mbit/s arrives after exactly 1 s, in both directions."""
-
-    def flow(fed: Federation) -> Process:
-        down = yield fed.downlink(fed.device(2), "x", size_bit=10**6)
-        up = yield fed.uplink(fed.device(2), "y", size_bit=10**6)
-        return down, up
-
-    (down, up), _ = play(flow)
-
-    assert (down.sender, down.receiver, down.payload, down.ended_s, down.lost) == (SERVER, 2, "x", 1.0, "")
-    assert (up.sender, up.receiver, up.payload, up.requested_s, up.ended_s) == (2, SERVER, "y", 1.0, 2.0)
 
 
 # ---- devices ---------------------------------------------------------------------------------------------------------
@@ -159,38 +125,6 @@ def test_without_a_sidelink_the_error_names_the_setting() -> None:
 
     with pytest.raises(ScenarioError, match=r"^network\.sidelink: is required"):
         play(flow)
-
-
-def test_gathered_results_keep_their_order_whoever_ends_first() -> None:
-    """Results stand in the order of the processes, not of their ends."""
-
-    def job(fed: Federation, duration_s: float) -> Process:
-        yield fed.clock.sleep(duration_s)
-        return duration_s
-
-    def flow(fed: Federation) -> Process:
-        return (yield fed.gather(job(fed, duration_s) for duration_s in (0.3, 0.1, 0.2)))
-
-    assert play(flow)[0] == [0.3, 0.1, 0.2]
-
-
-def test_what_misses_a_deadline_is_a_lost_delivery() -> None:
-    """The late are cancelled at the deadline, and their result says why."""
-
-    def job(fed: Federation, duration_s: float) -> Process:
-        yield fed.clock.sleep(duration_s)
-        return duration_s
-
-    def flow(fed: Federation) -> Process:
-        replies = yield fed.gather((job(fed, duration_s) for duration_s in (0.1, 0.5, 0.2)), deadline_s=0.2)
-        return replies, fed.clock.now_s
-
-    (replies, now_s), _ = play(flow)
-
-    assert replies[::2] == [0.1, 0.2]
-    late = replies[1]
-    assert (late.lost, late.payload, late.size_bit, late.ended_s) == ("deadline", None, 0, 0.2)
-    assert now_s == 0.2
 
 
 def test_what_is_cancelled_is_a_lost_delivery() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from fednet_emu.federation.exchange import retrying
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.records.laws import verify
 from fednet_emu.testing import small_federation, small_scenario
+from tests.federation.flows import play
 
 MODEL_S = 320e-6
 LOSSY = "network.uplink.message_loss={kind: random, probability: 0.999999}"
@@ -24,24 +24,6 @@ class Foreseen(Windows):
     """Windows whose returns everybody knows, as those of satellites."""
 
     FORESEEN = True
-
-
-class Play:
-    """An algorithm made of one generator function; what that returns is kept."""
-
-    def __init__(self, flow: Callable[[Federation], Process]) -> None:
-        self.flow = flow
-        self.result: Any = None
-
-    def run(self, fed: Federation) -> Process:
-        self.result = yield from self.flow(fed)
-
-
-def play(flow: Callable[[Federation], Process], *settings: str) -> tuple[Any, Federation]:
-    """The result of a flow and the federation it was played in."""
-    fed, algorithm = small_federation(*settings), Play(flow)
-    fed.run(algorithm)
-    return algorithm.result, fed
 
 
 def requested_s(fed: Federation) -> list[float]:
@@ -60,20 +42,6 @@ def test_the_pause_between_attempts_doubles() -> None:
 
     assert sent.lost == "erased"
     assert requested_s(fed) == pytest.approx([0, 1.32e-3, 3.64e-3, 7.96e-3], abs=1e-12)
-
-
-def test_what_arrives_is_not_sent_again() -> None:
-    """Without losses there is one transfer, and the value is its delivery."""
-
-    def flow(fed: Federation) -> Process:
-        w = fed.initial_model()
-        return (yield from fed.retry(lambda: fed.uplink(fed.device(0), w))), fed.now_s
-
-    (sent, now_s), fed = play(flow)
-
-    assert not sent.lost
-    assert now_s == pytest.approx(MODEL_S)
-    assert len(requested_s(fed)) == 1
 
 
 def test_of_many_sends_only_the_lost_ones_are_sent_again() -> None:
@@ -203,18 +171,6 @@ def test_the_expected_rate_of_a_fixed_link_is_its_rate() -> None:
     k = small_federation().device(0)
 
     assert k.expected_rate_bps == k.expected_downlink_rate_bps == 1e6
-
-
-def test_a_pause_of_a_second_is_waited_for() -> None:
-    """One second, then two, each from the end of an attempt of 320 us."""
-
-    def flow(fed: Federation) -> Process:
-        w = fed.initial_model()
-        return (yield from fed.retry(lambda: fed.uplink(fed.device(0), w), attempts=3, pause_s=1.0, patience_s=100.0))
-
-    _, fed = play(flow, LOSSY)
-
-    assert requested_s(fed) == pytest.approx([0, 1 + MODEL_S, 3 + 2 * MODEL_S], abs=1e-12)
 
 
 def test_an_attempt_may_begin_when_patience_ends() -> None:

@@ -39,7 +39,7 @@ class Sound(fe.Algorithm):
         return sum(arrived) / len(arrived)
 
 
-def told(slip: type[fe.Algorithm], *settings: str) -> str:
+def told(slip: Callable[[], fe.Algorithm], *settings: str) -> str:
     """The sentence in which a run with a slip ends."""
     with pytest.raises(AlgorithmError) as caught:
         small_federation(*settings).run(slip())
@@ -70,26 +70,8 @@ class Trains(Sound):
         return (yield fed.uplink(k, trained.params))
 
 
-@pytest.mark.parametrize(
-    ("plan", "terms", "words"),
-    [
-        (PLAN, {"gamma": 0.1}, "k.train: has no keyword gamma, got gamma=0.1; its keywords are anchor, augment, base"),
-        (PLAN, {"prx": 0.1}, "k.train: has no keyword prx, got prx=0.1; did you mean 'prox'?"),
-        (PLAN, {"linear": torch.zeros(10)}, "k.train: linear is a value that may be computed later, got Tensor"),
-        (PLAN, {"anchor": 3}, "k.train: anchor is a value that may be computed later, got int"),
-        ({"lr": 0.1}, {}, "k.train: makes the steps of a plan, got {'lr': 0.1}; give an SgdPlan"),
-    ],
-)
-def test_a_wrong_argument_of_training_says_what_to_write(plan: Any, terms: Any, words: str) -> None:
-    """At the line of the algorithm, with the keywords that there are."""
-
-    class Wrong(Trains):
-        arguments: Any = (plan, terms)
-
-    text = told(Wrong)
-
-    assert text.startswith("test_slips.py:")
-    assert words in text
+def training(plan: Any, **terms: Any) -> Callable[[], fe.Algorithm]:
+    return lambda: Trains(arguments=(plan, terms))
 
 
 def test_a_lost_payload_is_no_model() -> None:
@@ -380,28 +362,6 @@ def with_mean(mean: Callable[[Any, list[Any]], Any]) -> type[fe.Algorithm]:
     return type("Slip", (Sound,), {"mean": lambda _self, fed, arrived: mean(fed, arrived), "__module__": __name__})
 
 
-@pytest.mark.parametrize(
-    ("mean", "sentence"),
-    [
-        (
-            lambda fed, arrived: fed.defer(lambda *w: torch.cat(w), *arrived, size=40),
-            "fed.end_of_round: got a value of 40 numbers, the model of the scenario has 10 parameters; ",
-        ),
-        (
-            lambda fed, arrived: fed.defer(lambda *w: torch.cat(w), *arrived),
-            "made a model of 40 numbers, the model of the scenario has 10 parameters; return a model of its shape",
-        ),
-        (lambda fed, arrived: arrived[0] * torch.ones(10), "got a Tensor; write fed.defer(function, ...)"),
-        (lambda fed, arrived: arrived[0].mean(), "has no such attribute, got .mean; write fed.defer(function, value)"),
-        (lambda fed, arrived: arrived[0] if arrived[0] > 0 else arrived[1], "write fed.read(value)"),
-        (lambda fed, arrived: fed.read(arrived[0]), "fed.end_of_round: expected a model, or a list of one for each"),
-    ],
-)
-def test_what_is_no_model_of_the_scenario(mean: Callable[[Any, list[Any]], Any], sentence: str) -> None:
-    """Another shape, promised or made; a tensor, and a value that is used like one."""
-    assert sentence in told(with_mean(mean))
-
-
 def test_training_from_a_model_of_another_shape() -> None:
     """Where its size is known, and where only its value shows it."""
 
@@ -437,21 +397,3 @@ class Own(Sound):
 
     cohort: int
     lr: float = 0.1
-
-
-@pytest.mark.parametrize(
-    ("make", "sentence"),
-    [
-        (lambda: Own(cohrt=3), "Own.cohrt: no such setting, got 3; did you mean 'cohort'?"),
-        (lambda: Own(cohort=3, mu=1), "Own.mu: no such setting, got 1; known: cohort, lr"),
-        (Own, "Own.cohort: is required; write Own(cohort=...)"),
-        (lambda: Own(3, 0.1), "Own: settings are given by name, got 3, 0.1; write Own(cohort=..., lr=...)"),
-        (lambda: Own(cohort="many"), "Own.cohort: must be a valid integer, unable to parse string as an integer"),
-    ],
-)
-def test_the_settings_of_an_own_algorithm(make: Callable[[], Any], sentence: str) -> None:
-    """A misspelt, unknown, missing, unnamed or wrong one is told as in a scenario file."""
-    with pytest.raises(fe.ScenarioError) as caught:
-        make()
-    assert str(caught.value).startswith(sentence)
-    assert len(caught.value.problems) == 1

@@ -22,14 +22,6 @@ from tests.federation.texts import TEXT, TWO_DEVICES, loss_of, plain_loop, two_o
 CLASSES = ("data={kind: synthetic, n_samples: 200, n_test: 200, features: 9, classes: 2}", "model=softmax")
 
 
-def test_rounds_end_the_run() -> None:
-    """The run ends with the last of the rounds."""
-    fed = run_small("stop.rounds=2")
-
-    assert fed.round == 2
-    assert fed.clock.now_s == pytest.approx(2 * 2.32e-3, abs=1e-12)
-
-
 def test_simulated_time_ends_the_run_in_mid_round() -> None:
     """The run ends at exactly that instant, and everything under way is on the books as cut off by the end."""
     fed = run_small("stop={simulated_s: 3.5e-3}")
@@ -387,11 +379,6 @@ def test_the_slowest_clock_in_time_is_chosen():
         assert (computes["ended_s"] - computes["started_s"]).to_numpy() == pytest.approx(720e-6 / part)
         assert expected_s(f"devices.cpu_frequency.within_s={within_s}") == pytest.approx(720e-6 / part)
         assert computes["energy_j"].to_numpy() == pytest.approx(full * part**2)
-
-
-def test_a_clock_of_one_changes_nothing():
-    """The default has the digest of a scenario that says nothing."""
-    assert run_small("devices.cpu_frequency={part: 1.0}").ledger.event_digest() == run_small().ledger.event_digest()
 
 
 @pytest.mark.parametrize(

@@ -264,11 +264,6 @@ def test_the_initial_and_the_last_model_are_evaluated_in_any_case() -> None:
     assert evaluations["uplink_bit"].tolist() == [0, 2 * 1280, 4 * 1280, 5 * 1280]
 
 
-def test_no_round_is_evaluated_twice() -> None:
-    """A run that ends with an evaluated round adds nothing."""
-    assert run_small("stop.rounds=2").ledger.evaluations.column("round").tolist() == [0, 1, 2]
-
-
 @pytest.mark.parametrize(
     "settings",
     [

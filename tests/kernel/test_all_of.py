@@ -58,16 +58,6 @@ def test_nothing_to_gather_is_gathered_at_once():
     assert run(clock, gather(clock, [], deadline_s=5.0)) == ([], 0.0)
 
 
-def test_the_late_are_left_behind():
-    """At the deadline the gather comes, with a stand-in for those that have not ended."""
-    clock = Clock()
-    processes = [sleeper(clock, 1.0, "early"), sleeper(clock, 9.0, "late"), sleeper(clock, 2.0, "also early")]
-
-    gathered = gather(clock, processes, deadline_s=4.0, late=lambda: Lost("deadline"))
-
-    assert run(clock, gathered) == (["early", Lost("deadline"), "also early"], 4.0)
-
-
 def test_an_end_at_the_very_deadline_counts():
     """Whatever settles in the instant of the deadline has still arrived; a nanosecond later is late."""
     clock = Clock()
@@ -84,17 +74,6 @@ def test_all_in_time_do_not_wait_for_the_deadline():
     clock = Clock()
 
     assert run(clock, gather(clock, [sleeper(clock, 1.0, "x")], deadline_s=100.0)) == (["x"], 1.0)
-
-
-def test_what_a_late_process_waits_for_is_cancelled():
-    """A transfer or a computation is told once, with the outcome that its process ends with."""
-    clock = Clock()
-    event = Cancellable(clock)
-
-    result = run(clock, gather(clock, [waiter(event)], deadline_s=2.0, late=lambda: Lost("deadline")))
-
-    assert result == ([Lost("deadline")], 2.0)
-    assert event.why == ["deadline"]
 
 
 def test_a_deadline_ends_a_wait_for_events_that_never_come_once_they_are_cancelled():

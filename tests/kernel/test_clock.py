@@ -80,30 +80,6 @@ def test_a_timer_that_has_run_can_be_set_again_and_cancelled():
     assert log == [3, "first", 5]
 
 
-def test_running_a_process_gives_its_result():
-    """What the process returns comes back, at the time it ended."""
-    clock = Clock()
-
-    def server():
-        yield clock.sleep(0.25)
-        return "model"
-
-    assert clock.run_process(server()) == "model"
-    assert clock.now_s == 0.25
-
-
-def test_a_failure_inside_comes_out_as_it_was():
-    """An exception of a process reaches the caller with its type and text."""
-    clock = Clock()
-
-    def server():
-        yield clock.sleep(1.0)
-        raise KeyError("w")
-
-    with pytest.raises(KeyError, match="w"):
-        clock.run_process(server())
-
-
 def test_processes_that_begin_run_to_their_first_event_at_once():
     """In their order, before the caller goes on; cancelled in that instant, they stop what they wait for."""
     clock, log = Clock(), []
@@ -264,23 +240,6 @@ def test_an_error_comes_through_processes_as_it_is(error, gathered):
     assert own[1:] == ["process"] * 4 + ["refuse"]
 
 
-def test_a_process_catches_the_error_of_another():
-    """Who waits for a process that fails may go on; the error has the attributes that it was raised with."""
-    clock = Clock()
-
-    def failing():
-        yield clock.sleep(1.0)
-        raise Refused(3, reason="busy")
-
-    def server():
-        try:
-            yield clock.process(failing())
-        except Refused as refused:
-            return refused.device, str(refused)
-
-    assert clock.run_process(server()) == (3, "device 3: busy")
-
-
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 def test_errors_keep_their_text_when_pickled(error):
     """An error of a study's process reads the same where it is printed."""
@@ -306,18 +265,6 @@ def test_a_run_leaves_the_garbage_collector_as_it_was():
         clock.run_process(server())
 
     assert gc.get_threshold() == before
-
-
-def test_a_time_limit_does_not_hide_a_deadlock():
-    """A server that waits for ever after a loss says so: idling until the limit would look like a complete run."""
-    clock = Clock()
-    inbox = Inbox(clock)
-
-    def server():
-        yield inbox.collect()
-
-    with pytest.raises(Deadlock, match="server waits for 1 arrivals in the inbox"):
-        clock.run_process(server(), until_s=100.0)
 
 
 def test_what_a_cancelled_process_held_is_free_at_once():

@@ -158,13 +158,6 @@ def story(arrivals, *collections):
     return log
 
 
-def test_a_collection_comes_with_the_last_one_needed():
-    """Two of three: it comes with the second arrival, and the third is left for the next time."""
-    log = story([(3.0, 0), (1.0, 1), (2.0, 2)], {"at_least": 2}, {"at_least": 1})
-
-    assert log == [(2.0, [1, 2]), (3.0, [0])]
-
-
 def test_an_overdue_sender_is_waited_for():
     """Enough have arrived, but the one that must be among them has not."""
     log = story([(1.0, 1), (2.0, 2), (5.0, 0)], {"at_least": 2, "including": frozenset({0})})

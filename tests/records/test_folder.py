@@ -110,16 +110,6 @@ def test_a_failing_write_leaves_the_old_file(tmp_path, monkeypatch):
     assert len(pd.read_parquet(tmp_path / "run" / "rounds.parquet")) == 1
 
 
-def test_a_value_that_json_cannot_hold_leaves_the_old_file(tmp_path):
-    """The content is checked before anything is touched."""
-    folder = create(tmp_path / "run")
-    folder.write_json("summary.json", {"rounds": 1})
-
-    with pytest.raises(TypeError):
-        folder.write_json("summary.json", {"rounds": object()})
-    assert json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8")) == {"rounds": 1}
-
-
 def test_a_finished_run_says_which_settings_differ(tmp_path):
     """Three of them by key, with the old and the new value, and whether training is left out."""
     run_in(tmp_path / "run", "done", text="seed: 1\nstop: {rounds: 3}\nlr: 0.1\nsame: [1, 2]\n")
@@ -319,14 +309,6 @@ def test_an_unfinished_run_of_another_scenario_is_kept(tmp_path, status):
     assert names(tmp_path / "run") == [FRESH[0], "old.txt", FRESH[1]]
 
     create(tmp_path / "run", "title: another\n", force=True)
-
-
-def test_bytes_are_written_as_they_are(tmp_path):
-    """What is read is what was written, and the folder names the file."""
-    folder = create(tmp_path / "run")
-    folder.write_bytes("model.bin", b"\x00\xff")
-
-    assert (tmp_path / "run" / "model.bin").read_bytes() == b"\x00\xff"
 
 
 def test_a_run_is_not_replaced_over_what_is_no_run(tmp_path):

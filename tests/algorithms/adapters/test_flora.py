@@ -67,13 +67,6 @@ def test_the_product_of_a_stack_is_the_mean_of_the_products(dtype):
     assert torch.equal(base, before)
 
 
-def test_weights_on_both_sides_would_be_wrong():
-    """p_k^2 in the place of p_k: an error of three quarters of M, so that the claim above can tell."""
-    _, b, a, mean = of_five()
-    both = sum(p * p * own_b @ own_a for p, own_b, own_a in zip((0.1, 0.2, 0.3, 0.2, 0.2), b, a, strict=True))
-    assert np.linalg.norm(mean - both) / np.linalg.norm(mean) == pytest.approx(0.756, abs=5e-4)
-
-
 def test_ranks_differ():
     """A device of rank 1 sends one column and one row: B_1 A_1 / 4 + 3 B_2 A_2 / 4, by hand."""
     model = FlatModel(Adapted(3, 2, 2), "cross-entropy", (3,))

@@ -8,11 +8,9 @@ from collections import Counter
 from typing import Any
 
 import pytest
-import torch
 from torch import Tensor
 
 from fednet_emu.algorithms.asynchronous.staleness import Constant, Hinge, Polynomial, Staleness
-from fednet_emu.federation import accumulated, moved_by_sum
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.laws import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
@@ -85,14 +83,6 @@ def test_one_at_a_time_with_alpha_1_is_sequential_training() -> None:
     assert len(order) == 12
     assert set(order) == {0, 1, 2, 3}
     assert close(w, expected)
-
-
-def test_the_proximal_term_holds_devices_back() -> None:
-    """With a strong rho a device stays nearer to the model that it was given."""
-    start = small_federation().task.model.initial().double()
-    free, held = (trained(*IDEAL, fedasync(alpha=1, concurrency=1, rho=rho), "stop.rounds=1")[0] for rho in (0.0, 3.0))
-
-    assert (held - start).norm() < 0.9 * (free - start).norm()
 
 
 # ---- what happens when -----------------------------------------------------------------------------------------------
@@ -173,14 +163,6 @@ def test_updates_of_devices_in_flight_train_together() -> None:
     assert fed.graph.statistics.wavefronts <= 12
 
 
-def test_the_server_mixes_exactly_at_both_ends() -> None:
-    """With weight 1 the new model is that of the device, with 0 the old one, bit for bit."""
-    w, w_k = torch.randn(50), torch.randn(50)
-
-    assert torch.equal(torch.lerp(w, w_k, 1.0), w_k)
-    assert torch.equal(torch.lerp(w, w_k, 0.0), w)
-
-
 def fedbuff(**settings: Any) -> str:
     more = ", ".join(f"{key}: {value}" for key, value in settings.items())
     return f"algorithm={{kind: fedbuff, {LOCAL}, {more}}}"
@@ -233,24 +215,6 @@ def test_everybody_at_equal_speed_is_federated_averaging() -> None:
     assert fed.ledger.sent_bit == synchronous.ledger.sent_bit
     assert {row["staleness"] for row in fed.ledger.series["activations"]} == {0}
     assert close(w, expected)
-
-
-def test_one_update_at_a_time_is_a_step_along_it() -> None:
-    """With K = 1 and concurrency 1 each device goes on from where the one before it ended."""
-    w, fed = trained(*IDEAL, fedbuff(buffer_size=1, concurrency=1), "stop.rounds=8")
-    expected, asked = fed.task.model.initial().double(), [0] * 4
-    for k in fed.ledger.frame("computes")["device"].tolist():
-        expected = descended(fed, k, asked[k], expected)
-        asked[k] += 1
-
-    assert close(w, expected)
-
-
-def test_the_step_by_hand() -> None:
-    """From (1, 1): 0.5 times the sum of 0.5 (2, 4) and 0.25 (4, 0)."""
-    updates = [torch.tensor([2.0, 4.0]), torch.tensor([4.0, 0.0])]
-
-    assert accumulated(moved_by_sum(torch.ones(2), [0.5, 0.25], 0.5), updates).tolist() == [2.0, 2.0]
 
 
 def test_the_story_of_two_steps() -> None:
@@ -383,12 +347,3 @@ def test_an_old_model_lives_no_longer_than_its_training(kind: str) -> None:
 def test_weights_by_hand(function: Staleness, expected: list[float]) -> None:
     """At staleness 0, 1, 2, 3 and 99."""
     assert [function.weight(tau) for tau in (0, 1, 2, 3, 99)] == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize("function", [Constant(), Polynomial(a=0.7), Hinge(a=3, b=4)])
-def test_fresh_updates_count_in_full_and_stale_ones_never_more(function: Staleness) -> None:
-    """s(0) = 1, and s does not grow."""
-    weights = [function.weight(tau) for tau in range(50)]
-
-    assert weights[0] == 1
-    assert weights == sorted(weights, reverse=True)

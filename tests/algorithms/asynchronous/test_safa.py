@@ -7,10 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-import torch
 from torch import Tensor
 
-from fednet_emu.algorithms.asynchronous.safa import mean
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.laws import verify
 from fednet_emu.testing import run_small
@@ -111,14 +109,6 @@ def test_with_everybody_in_time_it_is_federated_averaging() -> None:
     assert fed.ledger.sent_bit == synchronous.ledger.sent_bit
     assert [row["picked"] for row in fed.ledger.series["safa"]] == [4] * 5
     assert close(w, expected)
-
-
-def test_the_mean_leaves_an_equal_model_alone() -> None:
-    """When all entries are the model itself, whose sevenths do not add up to one in floats, it stays bit for bit."""
-    w = torch.randn(30)
-
-    assert torch.equal(mean(w, [w.clone() for _ in range(7)], [1 / 7] * 7), w)
-    assert mean(torch.zeros(1), [torch.ones(1), torch.full((1,), 5.0)], [0.75, 0.25]).tolist() == [2.0]
 
 
 # ---- what happens when -----------------------------------------------------------------------------------------------

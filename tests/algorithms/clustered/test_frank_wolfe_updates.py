@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import numpy as np
 import pytest
 import torch
@@ -19,17 +17,14 @@ from fednet_emu.algorithms.clustered.frank_wolfe.updates import (
     clusters_oracle,
     components,
     differences,
-    distances,
     matrix_of,
     pairs_of,
     partitions,
     pulls,
     slopes,
-    springs,
     tied,
 )
-from tests.algorithms.clustered.discrete import Block, agglomerated, profit, value
-from tests.quick import crossed, examples
+from tests.quick import examples
 
 SEEDS = st.integers(0, 10_000)
 
@@ -144,21 +139,6 @@ def test_each_multiplier_has_its_own_limit() -> None:
     torch.testing.assert_close(lam, torch.tensor([[0.6, 0.8], [0.0, 0.5]]))
 
 
-def test_distances_by_hand() -> None:
-    """Differences (3, 4) and (0, -2) have lengths 5 and 2."""
-    assert distances(torch.tensor([[3.0, 4.0], [0.0, -2.0]])).tolist() == [5.0, 2.0]
-
-
-def test_a_spring_by_hand() -> None:
-    """At distance 5 with lam w = 1/2, the pull has length n / 2; steps are divided by 1 + 2 lr n / (2 * 5)."""
-    x = torch.tensor([[3.0, 0.0], [0.0, 4.0]])
-    pull, shortening = springs(np.array([0.5]), np.array([1.0]), x, 1.0, 1e-9)
-
-    assert pull.norm(dim=1).tolist() == [pytest.approx(1.0), pytest.approx(1.0)]
-    assert pull[0].tolist() == [pytest.approx(0.6), pytest.approx(-0.8)]
-    assert shortening.tolist() == [pytest.approx(1 / 1.4), pytest.approx(1 / 1.4)]
-
-
 @examples(25)
 @given(SEEDS, st.integers(2, 7), st.floats(0, 1))
 def test_weights_stay_in_their_set(seed: int, n: int, step: float) -> None:
@@ -232,39 +212,6 @@ def test_the_first_round_of_springs_by_hand() -> None:
     assert state.shortening.tolist() == [pytest.approx(1 / 1.4)] * 2
 
 
-def squared_distance_cost(centres: np.ndarray):
-    """The cost of a block for f_i(x) = ||x - c_i||^2 / 2: half the scatter of its centres."""
-
-    def cost(block: Block) -> float:
-        own = centres[list(block)]
-        return float(np.square(own - own.mean(0)).sum() / 2)
-
-    return cost
-
-
-def min_squares_cost(rng: np.random.Generator, n: int):
-    """The cost of a block of regressions in two groups, f_i being half the mean squared error; and the two groups."""
-    theta = rng.standard_normal((2, 3))
-    theta[1] = theta[0] + 2 * (theta[1] - theta[0]) / np.linalg.norm(theta[1] - theta[0])
-    x = rng.standard_normal((n, 50, 3))
-    y = np.einsum("nbd,nd->nb", x, theta[np.arange(n) % 2]) + 0.05 * rng.standard_normal((n, 50))
-
-    def cost(block: Block) -> float:
-        design, targets = x[list(block)].reshape(-1, 3), y[list(block)].reshape(-1)
-        found = np.linalg.lstsq(design, targets, rcond=None)[0]
-        return float(np.square(design @ found - targets).sum() / 100)
-
-    return cost
-
-
-def blocks_of(labels: tuple[int, ...]) -> list[Block]:
-    return [tuple(int(i) for i in np.flatnonzero(np.array(labels) == label)) for label in range(max(labels) + 1)]
-
-
-def best_of_all(cost, n: int, alpha: float) -> list[Block]:
-    return min((blocks_of(labels) for labels in partitions(n)), key=lambda blocks: value(blocks, cost, n, alpha))
-
-
 # ---- oracles ---------------------------------------------------------------------------------------------------------
 
 
@@ -321,62 +268,3 @@ def test_no_cluster_stays_empty() -> None:
     points = np.array([[0.0], [1.0], [1.0], [1.0]])
 
     assert oracles._grouped(points, 0, 3).tolist() == [0, 2, 1, 1]
-
-
-# ---- the discrete problem --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("n", "alpha"), crossed([2, 4, 6, 8], [1e-4, 1e-2, 0.05]))
-def test_greedy_merging_equals_brute_force(n: int, alpha: float) -> None:
-    """On regressions in two groups it finds the best of all partitions, 4140 of them for eight clients."""
-    cost = min_squares_cost(np.random.default_rng(n), n)
-    greedy, best = agglomerated(cost, n, alpha), best_of_all(cost, n, alpha)
-
-    assert sorted(greedy) == sorted(best)
-
-
-def test_the_discrete_optimum_changes_where_theory_says() -> None:
-    """For distance D the limit is near D^2 / (2 n^2) = 0.031: two clusters below it, one above."""
-    cost = min_squares_cost(np.random.default_rng(8), 8)
-    limit = 4 / (2 * 8**2)
-
-    assert len(agglomerated(cost, 8, 0.02)) == 2
-    assert len(agglomerated(cost, 8, 1.3 * limit)) == 1
-
-
-@examples(30)
-@given(SEEDS, st.integers(1, 4), st.integers(1, 4))
-def test_when_a_merger_pays(seed: int, a: int, b: int) -> None:
-    """For f_i = ||x - c_i||^2 / 2 it pays exactly when alpha > ||mean_A - mean_B||^2 / (2 n (|A| + |B|))."""
-    n, rng = a + b, np.random.default_rng(seed)
-    centres = rng.standard_normal((n, 2))
-    first, second = tuple(range(a)), tuple(range(a, n))
-    apart = np.square(centres[:a].mean(0) - centres[a:].mean(0)).sum()
-    limit = apart / (2 * n * n)
-    cost = squared_distance_cost(centres)
-
-    assert profit(first, second, cost, n, 1.001 * limit) > 0 > profit(first, second, cost, n, 0.999 * limit)
-
-
-def test_the_cost_of_ties_is_neither_submodular_nor_supermodular() -> None:
-    """With c = (0, 0, 1), tying 2 and 3 costs more after 12 is tied, and tying 1 and 3 costs less after 12 and 23."""
-    cost = squared_distance_cost(np.array([[0.0], [0.0], [1.0]]))
-
-    def least(edges: set[tuple[int, int]]) -> float:
-        blocks = [{0}, {1}, {2}]
-        for i, j in edges:
-            one, other = next(b for b in blocks if i in b), next(b for b in blocks if j in b)
-            blocks = [b for b in blocks if b not in (one, other)] + [one | other]
-        return sum(cost(tuple(sorted(block))) for block in blocks)
-
-    assert least({(1, 2)}) - least(set()) == pytest.approx(0.25)
-    assert least({(0, 1), (1, 2)}) - least({(0, 1)}) == pytest.approx(1 / 3)
-    assert least({(0, 2)}) - least(set()) == pytest.approx(0.25)
-    assert least({(0, 1), (1, 2), (0, 2)}) - least({(0, 1), (1, 2)}) == pytest.approx(0)
-
-
-def test_pairs_come_in_rows() -> None:
-    """`tied` follows the order of itertools.combinations, as all arrays of pairs do."""
-    labels = np.array([0, 1, 0, 1])
-
-    assert tied(labels).tolist() == [float(labels[i] == labels[j]) for i, j in combinations(range(4), 2)]

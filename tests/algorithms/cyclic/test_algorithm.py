@@ -256,12 +256,3 @@ def test_local_work_takes_its_time(work, steps):
     computes = fed.ledger.frame("computes")
 
     assert (computes["ended_s"] - computes["started_s"]).tolist() == pytest.approx([steps * 144e-6] * 2)
-
-
-def test_scenarios_of_the_file_and_of_python_are_one():
-    """The YAML section is the object's fields."""
-    scenario = small_scenario(CYCLIC.format("scenario-3", "data: no-split, agg: const"))
-
-    assert scenario.algorithm == CyclicFedAvg(
-        structure={"kind": "scenario-3", "groups": 2}, lr=0.1, data="no-split", agg="const"
-    )

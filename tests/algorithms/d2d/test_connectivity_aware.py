@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import combinations
 from typing import Any
 
 import networkx as nx
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 from fednet_emu.algorithms.d2d import connectivity_bounds as theory
 from fednet_emu.algorithms.d2d.connectivity_aware import ConnectivityAware, known, sampled, weights
 from fednet_emu.algorithms.d2d.connectivity_bounds import BOUNDS, Degrees
-from fednet_emu.algorithms.d2d.round import ClusterRound, access_point, equal_shares, imbalance, mixed_update
+from fednet_emu.algorithms.d2d.round import ClusterRound, access_point, equal_shares, imbalance
 from fednet_emu.algorithms.fedavg import FedAvg
 from fednet_emu.federation import accumulated, moved_by_sum
 from fednet_emu.federation.federation import Federation
@@ -104,20 +103,6 @@ def test_shares_that_give_too_much_are_noticed() -> None:
 
     assert imbalance(shares) == 0.5
     assert imbalance(equal_shares(range(3), [(0, 1), (0, 2)])) <= 1e-15
-
-
-def test_mixing_conserves_the_total_under_loss() -> None:
-    """The sum of mixed updates is the sum of updates, whatever arrived: by the very functions of a round."""
-    rng = np.random.default_rng(0)
-    models = [torch.tensor(rng.normal(size=5)) for _ in range(8)]
-    x = torch.tensor(rng.normal(size=5))
-    edges = [(j, i) for j in range(8) for i in range(8) if j != i and rng.random() < 0.4]
-    shares = equal_shares(range(8), edges)
-    mixed = [
-        mixed_update(x, [models[j] for j, _ in own], np.array([share for _, share in own])) for own in shares.values()
-    ]
-
-    assert torch.allclose(sum(mixed), sum(model - x for model in models), atol=1e-12)
 
 
 @pytest.mark.parametrize(("degree", "deletion"), [(1, 0.0), (2, 0.0), (3, 0.2), (4, 0.0)])
@@ -247,15 +232,6 @@ def test_a_round_takes_the_closed_form() -> None:
     assert fed.ledger.sent_bit == [2 * (128 + 320), 320, 2 * (2 * 320 + 64 + 64)]
 
 
-def test_control_bits_are_those_of_the_messages() -> None:
-    """Lists of in-neighbours, of which that of the access point is not sent, degrees and summaries; nothing is lost."""
-    fed = clusters_of("stop.rounds=1")
-    fed.run(algorithm())
-    transfers = fed.ledger.frame("transfers")
-
-    assert column(fed, "control_bit") == [transfers["size_bit"][transfers["value_id"] == -1].sum()]
-
-
 def test_a_cluster_that_never_told_its_degrees_may_be_anything() -> None:
     """Its factor is infinite, so that all are sampled next."""
     silent = ClusterRound((), (), False, {}, 0, 0)
@@ -333,12 +309,6 @@ def test_a_snapshot_says_where_everybody_is() -> None:
             for device, x_m, y_m in zip(row["devices"], row["x_m"], row["y_m"], strict=True)}  # fmt: skip
 
     assert seen == {device: tuple(xy_m[device].tolist()) for device in range(12)}
-
-
-def one_cluster(matrix: np.ndarray) -> Digraph:
-    """A cluster from an adjacency matrix [receiver, sender], whose diagonal does not count."""
-    receiver, sender = np.nonzero(matrix & ~np.eye(len(matrix), dtype=bool))
-    return Digraph.of(np.zeros(len(matrix), np.int64), sender, receiver)
 
 
 def regular(size: int, degree: int) -> Digraph:
@@ -487,51 +457,6 @@ def test_mixing_shrinks_what_sampling_leaves_by_the_factor(size: int, seed: int)
     assert (mixed**2).sum() == pytest.approx(left @ (mixing(graph) @ mixing(graph).T) @ left, abs=1e-12)
 
 
-def variance_bound(sampled: int, sizes: np.ndarray, phi: np.ndarray, squared_norms: np.ndarray) -> float:
-    """Bound on E|x(t+1) - mean model|^2 of stratified sampling, (1/n) (n/m - 1) sum of n_l/n phi_l |delta_l|^2.
-
-    Args:
-        sampled: m, the number of sampled devices; each cluster has m n_l / n of them, an integer.
-        sizes: [clusters] n_l.
-        phi: [clusters] connectivity factors, or bounds on them.
-        squared_norms: [clusters] squared Frobenius norms of the updates of each cluster before mixing.
-    """
-    n = int(sizes.sum())
-    return float((n / sampled - 1.0) * (sizes / n * phi * squared_norms).sum() / n)
-
-
-def stratified_variance(mixed: np.ndarray, cluster: np.ndarray, samples: np.ndarray) -> float:
-    """Exact E|sum of n_l / (n s_l) Delta_i - mean|^2 when s_l devices of each cluster are drawn without replacement.
-
-    Args:
-        mixed: [devices, parameters] the mixed update Delta_i that each device would upload.
-        cluster: [devices] the cluster of each.
-        samples: [clusters] s_l, the number of devices drawn.
-    """
-    n, total = len(mixed), 0.0
-    for label, s in enumerate(samples.tolist()):
-        mine = mixed[cluster == label]
-        if len(mine) > 1:
-            spread = ((mine - mine.mean(axis=0)) ** 2).sum() / (len(mine) - 1)
-            total += (len(mine) / n) ** 2 * (1.0 / s - 1.0 / len(mine)) * spread
-    return total
-
-
-@given(st.integers(0, 2**32 - 1))
-def test_the_variance_of_stratified_sampling_stays_below_its_bound(seed: int) -> None:
-    """Exact variance of two clusters of six, up to three of each sampled, against (1/n)(n/m - 1) sum n_l/n phi_l ..."""
-    rng = np.random.default_rng(seed)
-    cluster = np.repeat([0, 1], 6)
-    pairs = np.array([(j, i) for j in range(12) for i in range(12) if j != i and rng.random() < 0.7])
-    graph = Digraph.of(cluster, pairs[:, 0], pairs[:, 1])
-    delta = rng.normal(size=(12, 4))
-    each = int(rng.integers(1, 4))
-
-    exact = stratified_variance(mixing(graph) @ delta, graph.cluster, np.array([each, each]))
-    norms = np.array([(delta[graph.cluster == label] ** 2).sum() for label in (0, 1)])
-    assert exact <= variance_bound(2 * each, graph.sizes, theory.factors(graph), norms) * (1 + 1e-9)
-
-
 def test_strong_components_are_those_of_networkx() -> None:
     """A second implementation on a random graph of sixty."""
     rng = np.random.default_rng(3)
@@ -550,17 +475,6 @@ def test_the_first_form_needs_more_than_half_of_the_cluster() -> None:
     size, out, into = np.array([4, 4, 4]), np.array([3, 2, 3]), np.array([3, 2, 4])
 
     assert theory.seed1_valid(Degrees(size, out, out, into)).tolist() == [True, False, False]
-
-
-def test_the_variance_of_stratified_sampling_over_all_draws() -> None:
-    """Two of three, one of two, and a lone device: the mean square over all six draws is exact."""
-    mixed = np.random.default_rng(5).normal(size=(6, 2))
-    draws = [(*first, second, 5) for first in combinations(range(3), 2) for second in (3, 4)]
-    weight = np.array([3 / 2, 3 / 2, 2, 1]) / 6
-    squares = [np.square(weight @ mixed[list(draw)] - mixed.mean(0)).sum() for draw in draws]
-    found = stratified_variance(mixed, np.array([0, 0, 0, 1, 1, 2]), np.array([2, 1, 1]))
-
-    assert found == pytest.approx(np.mean(squares), rel=1e-12)
 
 
 def test_the_second_form_by_hand() -> None:

@@ -403,14 +403,6 @@ def test_second_eigenvalues_are_those_of_the_closed_forms(name: str) -> None:
     assert np.linalg.norm(np.linalg.matrix_power(w, 9) @ x) <= max(-values[0], second) ** 9 * np.linalg.norm(x) + 1e-12
 
 
-def test_a_path_is_as_slow_as_a_ring_of_twice_its_length() -> None:
-    """Sixteen in a row and thirty-two in a circle have one second eigenvalue."""
-    row, circle = graph_of(16, path(16)), graph_of(32, ring(32))
-    of_row, of_circle = (np.linalg.eigvalsh(matrix(graph, metropolis(graph, graph)))[-2] for graph in (row, circle))
-
-    assert of_row == pytest.approx(of_circle, abs=1e-12)
-
-
 def test_imbalance_is_the_worst_column() -> None:
     """An edge of one direction takes its weight from one column and gives it to another."""
     graph = graph_of(3, [(0, 1), (1, 0), (1, 2)], directed=True)
@@ -418,50 +410,6 @@ def test_imbalance_is_the_worst_column() -> None:
 
     assert imbalance(graph, weights) == pytest.approx(np.abs(matrix(graph, weights).sum(0) - 1).max())
     assert imbalance(graph, weights) == 0.5
-
-
-FIVE = graph_of(5, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (0, 2)], directed=True)
-START = np.array([1.0, 2.0, 3.0, 4.0, 10.0])
-
-
-def push_sum(rounds: int) -> NDArray[np.float64]:
-    """The ratios of the ring of five after so many rounds."""
-    omega, z = np.ones(5), START
-    for _ in range(rounds):
-        given, after = pushed(omega, FIVE, FIVE)
-        omega, z = after, matrix(FIVE, given / after[FIVE.receiver]) @ z
-    return z
-
-
-@pytest.mark.parametrize(("rounds", "error"), [(1, 3.0), (10, 0.147347270332), (30, 0.000418789561), (60, 3.6339e-08)])
-def test_push_sum_on_the_ring_of_five(rounds: int, error: float) -> None:
-    """A chord makes it unbalanced: errors as published, towards the mean 4."""
-    assert np.abs(push_sum(rounds) - 4).max() == pytest.approx(error, rel=1e-4)
-
-
-def test_without_weights_the_ring_of_five_agrees_on_something_else() -> None:
-    """The same shares of x alone lead to what has no business to be a mean: what the weights are for."""
-    shares, _ = pushed(np.ones(5), FIVE, FIVE)
-    p = np.zeros((5, 5))
-    p[FIVE.receiver, FIVE.sender] = shares
-    p += np.diag(1 - p.sum(0))
-    limit = np.linalg.matrix_power(p, 500) @ START
-
-    assert np.sort(np.abs(np.linalg.eigvals(p)))[-2] == pytest.approx(0.736031878621, abs=1e-11)
-    assert limit == pytest.approx([3.529411764706, 2.352941176471, *[4.705882352941] * 3], abs=1e-10)
-    assert push_sum(500) == pytest.approx(np.full(5, 4.0), abs=1e-12)
-
-
-def test_one_peer_exponential_graphs_average_exactly() -> None:
-    """Sixteen push to the peer 1, 2, 4 and 8 steps ahead: after four rounds all have the mean."""
-    x = np.random.default_rng(1).normal(size=16)
-    z, omega = x, np.ones(16)
-    for step in (1, 2, 4, 8):
-        graph = graph_of(16, [(i, (i + step) % 16) for i in range(16)], directed=True)
-        given, after = pushed(omega, graph, graph)
-        omega, z = after, matrix(graph, given / after[graph.receiver]) @ z
-
-    assert z == pytest.approx(np.full(16, x.mean()), abs=1e-15)
 
 
 @given(st.integers(0, 2**32 - 1))

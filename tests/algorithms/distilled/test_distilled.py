@@ -10,10 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fednet_emu.algorithms.distilled.feddf import ensemble
-from fednet_emu.algorithms.distilled.fedproto import PrototypeLoss, class_means, merged, targets
+from fednet_emu.algorithms.distilled.fedproto import merged
 from fednet_emu.algorithms.distilled.public import divergence
-from fednet_emu.federation import accumulated
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.models.features import with_features
@@ -219,35 +217,7 @@ def test_the_work_of_a_round() -> None:
     assert found[0] == [2 * n * step, n * ahead] * 2
 
 
-@pytest.mark.parametrize(("settings", "loop"), CASES.values(), ids=CASES)
-def test_timing_only_has_the_same_clock(settings: tuple[str, ...], loop: object) -> None:
-    """Nothing learnt decides what is sent or when."""
-    runs = [run_small(*settings, LOSSY, timing_only=timing_only) for timing_only in (False, True)]
-    assert runs[0].ledger.event_digest() == runs[1].ledger.event_digest()
-
-
 # ---- maths -----------------------------------------------------------------------------------------------------------
-
-
-def test_equal_models_do_not_move() -> None:
-    """A model that is trained towards its own scores stays where it is; towards others it comes nearer to them."""
-    fed = small_federation(*PUBLIC, FEDMD)
-    method, model, w = small_scenario(*PUBLIC, FEDMD).algorithm, fed.task.model, fed.initial_model()
-    x = method.public(fed)
-    own = model.forward(model.initial(), x)
-    k, other = fed.device(2), torch.randn(own.shape, generator=torch.Generator().manual_seed(0))
-    same, moved = (
-        fed.read(
-            k.training(
-                w, method.plan, 0, of=fed.server, loss=divergence, targets=fed.graph.constant(wanted)
-            ).result.params
-        )
-        for wanted in (own, other)
-    )
-
-    torch.testing.assert_close(same, model.initial(), rtol=0, atol=1e-6)
-    before, after = (divergence(model.forward(v, x), other).mean() for v in (model.initial(), moved))
-    assert after < before
 
 
 def test_the_divergence_by_hand() -> None:
@@ -256,40 +226,12 @@ def test_the_divergence_by_hand() -> None:
     assert divergence(found, wanted).tolist() == pytest.approx([np.log(4 / 3) / 2, 0.0], abs=1e-6)
 
 
-def test_an_ensemble_has_the_mean_scores() -> None:
-    """Of three models that come one by one."""
-    fed = small_federation(*PUBLIC)
-    model, x = fed.task.model, fed.task.data.x[:5]
-    models = [model.initial() * factor for factor in (1.0, 2.0, -1.0)]
-    mean = torch.stack([model.forward(w, x) for w in models]).mean(0)
-
-    torch.testing.assert_close(accumulated(ensemble(model, x, 3), models), mean)
-
-
-def test_the_prototype_of_one_sample_is_its_feature() -> None:
-    """And that of two samples of a class is their mean."""
-    fed = small_federation(*DATA)
-    w, x = fed.task.model.initial(), fed.task.data.x[:3]
-    found = class_means(with_features(fed.task.model, 3), w, x, torch.tensor([2, 0, 2]))
-    _, features = network(w, x)
-
-    torch.testing.assert_close(found, torch.stack([features[1], features[[0, 2]].mean(0)]))
-
-
 def test_prototypes_are_weighted_by_the_samples_of_their_class() -> None:
     """Class 0 by 3 and 1 samples, class 2 by one device; class 1, of which nothing has come, stays."""
     before, sent = torch.tensor([[9.0], [8.0]]), [torch.tensor([[4.0], [5.0]]), torch.tensor([[8.0]])]
     found = merged(before, (0, 1), sent, [{0: 3, 2: 5}, {0: 1}], (0, 1, 2))
 
     assert found.tolist() == [[5.0], [8.0], [5.0]]
-
-
-def test_the_loss_of_prototypes_by_hand() -> None:
-    """Classes 0, 0, 1, 2 with means 2, 7 and 5 against 4, 6 and nothing: (2^2 + 1^2) / 2, to each cross-entropy."""
-    wanted = targets(torch.tensor([[4.0], [6.0]]), (0, 1), torch.tensor([0, 0, 1, 2]), 3)
-    told = torch.tensor([[0.0, 0.0, 0.0, feature] for feature in (1.0, 3.0, 7.0, 5.0)])
-
-    assert PrototypeLoss(0.5, 3)(told, wanted).tolist() == pytest.approx([np.log(3) + 0.5 * 2.5] * 4)
 
 
 def test_features_are_what_the_last_layer_receives() -> None:

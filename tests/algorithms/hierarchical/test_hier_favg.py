@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fednet_emu.algorithms.hierarchical.hier_favg import moved_further
-from fednet_emu.federation import EdgeServers, accumulated, moved_by_sum
+from fednet_emu.federation import EdgeServers
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.laws import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
@@ -61,18 +60,6 @@ def events(fed: Federation) -> dict[str, pd.DataFrame]:
         rows = fed.ledger.frame(name).drop(columns=[*ADDED, "transfer"], errors="ignore")
         told[name] = rows.sort_values(list(rows), ignore_index=True)
     return told
-
-
-# ---- the means -------------------------------------------------------------------------------------------------------
-
-
-def test_the_means_by_hand() -> None:
-    """An edge server at 0 with models 3 (weight 1) and 6 (weight 2) moves by 5; then from 5 to 8: 8 in all."""
-    first = accumulated(moved_further(torch.zeros(1), None, [1, 2]), [torch.tensor([3.0]), torch.tensor([6.0])])
-    second = accumulated(moved_further(torch.tensor([5.0]), first, [1]), [torch.tensor([8.0])])
-    cloud = accumulated(moved_by_sum(torch.tensor([1.0]), [0.25, 0.75]), [torch.tensor([8.0]), torch.tensor([4.0])])
-
-    assert (first.tolist(), second.tolist(), cloud.tolist()) == ([5.0], [8.0], [6.0])
 
 
 # ---- fedavg as a limit -----------------------------------------------------------------------------------------------

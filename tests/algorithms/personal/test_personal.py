@@ -66,19 +66,6 @@ def test_pfedme_is_its_loop(engine: str) -> None:
         assert torch.allclose(mine, theirs, atol=1e-5)
 
 
-def test_pfedme_ends_where_its_formulas_do() -> None:
-    """With many steps on all samples, theta solves (A + lambda I) theta = b + lambda w_k."""
-    sgd = "cohort: 4, lr: 0.2, local_steps: 60, batch_size: null"
-    fed = run_small(f"algorithm={{kind: pfedme, {sgd}, pull: 2}}", "stop.rounds=1")
-    w = fed.task.model.initial().double()
-    zeros, eye = torch.zeros_like(w), torch.eye(10, dtype=torch.float64)
-    for k, mine in enumerate(fed.latest):
-        rows = np.arange(20 * k, 20 * k + 20)
-        zero = gradient(fed, k, zeros, rows)
-        a = torch.stack([gradient(fed, k, e, rows) - zero for e in eye], 1)
-        assert torch.allclose(torch.linalg.solve(a + 2 * eye, 2 * w - zero), fed.read(mine).double(), atol=1e-4)
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("order", ["first", "hessian-free"])
 def test_per_fedavg_is_its_loop(order: str, engine: str) -> None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
-from simpy.events import Event
 
 from fednet_emu.algorithms.robust.afl import climbed, running_mean, weighted_step
 from fednet_emu.algorithms.robust.drfa import moved
-from fednet_emu.federation import Device, Federation, Process, SgdPlan, accumulated
-from fednet_emu.network.air.transfer import Delivery
+from fednet_emu.federation import Device, Federation, SgdPlan, accumulated
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 AFL = "algorithm={kind: afl, lr: 0.2, lr_lambda: 0.1, batch_size: null}"
@@ -188,33 +184,6 @@ def test_patience_is_a_minute_unless_said(algorithm: str) -> None:
     fed = run_small(algorithm, *OUT_OF_RANGE, "stop.rounds=5", timing_only=True)
 
     assert fed.clock.now_s < 5 * 2 * 60
-
-
-def test_no_attempt_begins_after_patience() -> None:
-    """With 7 ms attempts begin after 0, 1, 3 and 7 ms, pauses doubling from 1 ms; with 6.9 ms the last does not."""
-    for patience_s, begun_s in ((7e-3, [0, 1e-3, 3e-3, 7e-3]), (6.9e-3, [0, 1e-3, 3e-3])):
-        fed = small_federation()
-        begun: list[float] = []
-
-        def lost(fed: Federation = fed, begun: list[float] = begun) -> Event:
-            begun.append(fed.clock.now_s)
-            return fed.clock.event().succeed(Delivery(0, -1, None, 320, *[fed.clock.now_s] * 3, "erased"))
-
-        def server(fed: Federation = fed, send: Callable[[], Event] = lost, patience_s: float = patience_s) -> Process:
-            yield from fed.retry(send, patience_s=patience_s)
-
-        fed.clock.run_process(server())
-
-        assert begun == pytest.approx(begun_s)
-
-
-@pytest.mark.parametrize("algorithm", [AFL, DRFA])
-def test_rounds_wait_for_somebody(algorithm: str) -> None:
-    """While all are away nothing happens; the first round comes when they return, after 5 s."""
-    away = "devices.availability={kind: windows, devices: {0: [[5, 9]], 1: [[5, 9]], 2: [[5, 9]], 3: [[5, 9]]}}"
-    fed = run_small(algorithm, away, "stop.rounds=2", timing_only=True)
-
-    assert 5 < fed.clock.now_s < 6
 
 
 def test_alone_is_gradient_descent_on_own_samples() -> None:

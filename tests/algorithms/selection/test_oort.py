@@ -213,15 +213,6 @@ def test_the_greedy_choice_is_the_pseudo_code() -> None:
     assert len(sizes) == 4
 
 
-def test_a_round_by_hand() -> None:
-    """Computing hides behind the uploads of others: the slow computer is cheap once two others have uploaded."""
-    compute_s, upload_s = np.array([1.0, 4.0, 2.0, 0.5]), np.array([2.0, 1.0, 2.0, 9.0])
-    # adds 3, 5, 4, 9.5; then Theta = 3: 9 is still most, device 1 adds 1 + 1 = 2, device 2 adds 2
-    assert greedy(np.zeros(4), compute_s, upload_s, 8.0, 4) == [0, 1, 2]
-    assert greedy(np.zeros(4), compute_s, upload_s, 7.0, 4) == [0, 1]
-    assert greedy(np.zeros(4), compute_s, upload_s, 0.1, 4) == [0]
-
-
 def test_it_reads_estimates_and_candidates() -> None:
     """Of given candidates, times follow from rates and sizes: 32 bit at 32 bit/s take a second."""
     view = known(4, 4, compute_s=[1, 1, 1, 50], rate_bps=[32, 16, 32, 320], downlink_rate_bps=[320] * 4)

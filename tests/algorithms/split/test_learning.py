@@ -16,7 +16,6 @@ from torch import nn
 import fednet_emu as fe
 from fednet_emu.algorithms.split.splitfed import CutLink, DeviceBatches, JointSteps
 from fednet_emu.emulation.outlook import Outlook
-from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import SgdPlan
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import NS_PER_S
@@ -164,30 +163,6 @@ def test_sl_is_training_in_one_place() -> None:
     assert torch.equal(found, torch.nn.utils.parameters_to_vector(network.parameters()))
 
 
-def test_one_device_learns_the_same_in_all_variants() -> None:
-    """Alone, order and means are of no matter: four times the same model, up to the rounding of means of one."""
-    found = {variant: trained(*UNEVEN, splitfed(variant, cohort=1))[1] for variant in VARIANTS}
-
-    for variant in ("v1", "v2", "psl"):
-        torch.testing.assert_close(found[variant], found["sl"], rtol=0, atol=1e-6)
-
-
-def test_psl_is_training_on_unions() -> None:
-    """Equal devices: a step on the union of their batches at a time, by PyTorch on the whole network, to 1e-6."""
-    even = ("data.n_samples=150", "partition=iid", "devices.count=5")
-    fed, found = trained(*UNEVEN, *even, splitfed("psl", cohort=5))
-    network, its = copy.deepcopy(nn.Sequential(*fed.task.model.layers)), Oracle(fed)
-    sgd = torch.optim.SGD(network.parameters(), LR)
-    for t in range(5):
-        for rows in zip(*(its.batches(k, t) for k in range(5)), strict=True):
-            own = torch.cat(rows)
-            sgd.zero_grad()
-            nn.functional.cross_entropy(network(fed.task.data.x[own]), fed.task.data.y[own]).backward()
-            sgd.step()
-
-    torch.testing.assert_close(found, torch.nn.utils.parameters_to_vector(network.parameters()), rtol=0, atol=1e-6)
-
-
 @pytest.mark.parametrize("variant", ["v2", "psl"])
 def test_dropout_is_that_of_the_run(variant: str) -> None:
     """A network with dropout learns the same twice, something else with another seed, and without dropout."""
@@ -281,16 +256,6 @@ def test_it_goes_on_from_a_checkpoint(variant: str) -> None:
 
     assert torch.equal(last.read(final), expected)
     assert last.ledger.event_digest() == fed.ledger.event_digest()
-
-
-def test_a_timing_only_run_has_no_values() -> None:
-    """Its final model cannot be read."""
-    settings = (*UNEVEN, splitfed("v2"))
-    fed = small_federation(*settings, timing_only=True)
-    final = fed.run(small_scenario(*settings).algorithm)
-
-    with pytest.raises(ScenarioError, match="timing-only run"):
-        fed.read(final)
 
 
 BPS = 1e6

@@ -83,15 +83,6 @@ def split(partition: Partition, samples: Samples, n_devices: int, seed: int = 0)
     return partition.split(samples, n_devices, np.random.default_rng(seed))
 
 
-def test_a_split_lists_the_samples_of_each_device():
-    """Owners become rows: ascending within a device, empty for who owns nothing, without what nobody owns."""
-    dealt = Partitioned.from_owners(np.array([2, 0, -1, 2, 0, -1]), n_devices=4)
-
-    assert [dealt.of(device).tolist() for device in range(4)] == [[1, 4], [], [0, 3], []]
-    assert dealt.sizes().tolist() == [2, 0, 2, 0]
-    assert np.shares_memory(dealt.of(0), dealt.order)
-
-
 def test_every_kind_is_in_the_list_of_these_tests():
     """The table has no untested entry, and each class carries its name as default."""
     assert {partition.kind: type(partition) for partition in ALL} == PARTITIONS
@@ -193,21 +184,21 @@ def test_dirichlet_redraws_until_the_minimum_is_kept():
 def test_dirichlet_with_niid_benchs_guard_is_their_loop():
     """Class by class, a device with N / n samples so far gets none; sizes then scatter two thirds as much.
 
-    The standard deviation of the sizes of ten silos with 60,000 samples and alpha 0.5: about 2,210 without, 1,470 with.
+    The standard deviation of the sizes of ten silos with 6,000 samples and alpha 0.5: about 221 without, 147 with.
     """
-    samples, spread = balanced(60_000, 10, classes=10), {True: [], False: []}
+    samples, spread = balanced(6_000, 10, classes=10), {True: [], False: []}
     for seed in range(100):
         for guard, spreads in spread.items():
             train, _ = split(Dirichlet(alpha=0.5, min_samples=0, self_balancing=guard), samples, 10, seed)
             spreads.append(train.sizes().std())
     theirs, rng = np.zeros(10), np.random.default_rng(7)
     for _ in range(10):
-        p = rng.dirichlet(np.full(10, 0.5)) * (theirs < 6000)
-        theirs += np.diff(np.rint(np.cumsum(p / p.sum()) * 6000), prepend=0)
+        p = rng.dirichlet(np.full(10, 0.5)) * (theirs < 600)
+        theirs += np.diff(np.rint(np.cumsum(p / p.sum()) * 600), prepend=0)
     train, _ = split(Dirichlet(alpha=0.5, min_samples=0, self_balancing=True), samples, 10, 7)
 
-    assert np.mean(spread[False]) == pytest.approx(2210, rel=0.05)
-    assert np.mean(spread[True]) == pytest.approx(1473, rel=0.05)
+    assert np.mean(spread[False]) == pytest.approx(221, rel=0.05)
+    assert np.mean(spread[True]) == pytest.approx(147, rel=0.05)
     assert train.sizes().tolist() == theirs.tolist()
 
 
@@ -247,14 +238,6 @@ def test_shards_reproduce_the_split_of_mcmahan():
     assert ((train_counts > 0).sum(axis=1) <= 2).all()
     assert set(np.unique(train_counts)) == {0, 300, 600}
     np.testing.assert_array_equal(test_counts * 6, train_counts)
-
-
-def test_too_many_shards_are_refused():
-    """Fewer samples than devices times shards leaves devices empty, which the error counts."""
-    problem = r"shards must leave .*, got 5 of 12 devices .*; use at most 7 shards in all, not 12"
-
-    with pytest.raises(ScenarioError, match=problem):
-        split(Shards(shards_per_device=1), samples_of([0] * 7, classes=2), 12)
 
 
 @examples(20)
@@ -405,8 +388,8 @@ def test_all_samples_are_dealt_by_the_drawn_shares(beta: float, n_devices: int, 
 
 def test_sizes_are_those_of_a_dirichlet_distribution() -> None:
     """Mean 1/n and variance (1/n)(1 - 1/n)/(n beta + 1) of the shares of ten devices, over 2,000 draws."""
-    samples, n, beta = equal_labels(500), 10, 2.0
-    shares = np.array([split(QuantitySkew(beta=beta), samples, n, seed)[0].sizes() for seed in range(2000)]) / 5000
+    samples, n, beta = equal_labels(50), 10, 2.0
+    shares = np.array([split(QuantitySkew(beta=beta), samples, n, seed)[0].sizes() for seed in range(2000)]) / 500
 
     assert shares.mean(axis=0) == pytest.approx(np.full(n, 0.1), abs=5 * shares.std() / np.sqrt(2000))
     assert shares.var() == pytest.approx(0.1 * 0.9 / (n * beta + 1), rel=0.05)
@@ -443,7 +426,7 @@ def set_counts(skew: str, overlap: str, device: int = 0, **more: int) -> np.ndar
 
 @pytest.mark.parametrize(("skew", "overlap"), CASES)
 def test_no_sample_goes_to_two_devices(skew, overlap):
-    """A sample may be in several sets of one device if sets overlap, and in one set at most if they are disjoint."""
+    """It may be in several sets of one device if sets overlap, in one at most if they are disjoint; in none twice."""
     train, _ = SurrogateSets(skew=skew, overlap=overlap).split(balanced_sets(), 5, np.random.default_rng(1))
     owners = np.repeat(np.arange(5), train.sizes())
     pairs = np.unique(np.stack([train.order, owners]), axis=1)
@@ -451,13 +434,6 @@ def test_no_sample_goes_to_two_devices(skew, overlap):
     assert len(np.unique(pairs[0])) == pairs.shape[1]
     assert (len(train.order) == pairs.shape[1]) == (overlap == "disjoint")
     assert len(train.sets) == len(train.order) == train.offsets[-1]
-
-
-@pytest.mark.parametrize(("skew", "overlap"), CASES)
-def test_no_sample_is_twice_in_one_set(skew, overlap):
-    """Sets are drawn without replacement, also where they overlap."""
-    train, _ = SurrogateSets(skew=skew, overlap=overlap).split(balanced_sets(), 5, np.random.default_rng(1))
-
     assert len(np.unique(np.stack([train.order, train.sets]), axis=1).T) == len(train.order)
 
 
@@ -591,11 +567,3 @@ def test_the_deal_keeps_its_promise_or_is_refused(sizes, n_devices, size, seed):
         parts, ideal = dealt[own[:, label], label], wanted[own[:, label], label]
         left = min(available[label] - wanted[~own[:, label], label].sum(), ideal.sum())
         assert np.abs(parts - left * ideal / max(ideal.sum(), 1)).max(initial=0.0) < 1.0
-
-
-def test_classes_that_suffice_are_dealt_as_wanted():
-    """Nothing changes where every class has enough: each device gets exactly its shares."""
-    wanted = np.array([[40, 40, 1, 1], [1, 1, 40, 40]])
-
-    assert deal(wanted, own_classes(2, 4), np.array([41, 50, 60, 41])).tolist() == wanted.tolist()
-    assert deal(wanted, own_classes(2, 4), np.array([31, 50, 60, 41])).tolist() == [[30, 40, 1, 1], [1, 1, 40, 40]]

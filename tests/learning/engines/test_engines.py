@@ -130,28 +130,6 @@ def test_a_step_in_single_precision_is_that_in_double(build):
         assert all(relative_error(a.double(), b) < 1e-3 for a, b in zip(single, double, strict=True))
 
 
-def test_serial_engine_follows_a_plain_training_loop():
-    """The reference engine equals torch.optim.SGD on the module itself, over the batches of the job."""
-    model, data = classifier(cnn)
-    graph = Graph(SerialEngine())
-    job = jobs(graph, graph.constant(model.initial()), model, data, PLANS["epochs"])[0]
-    module = seeded_module(cnn, 5).double()
-    optimiser = torch.optim.SGD(module.parameters(), lr=0.1)
-    losses = []
-    batches = job.batches()
-    for rows, count in zip(batches.index, batches.count, strict=True):
-        loss = nn.functional.cross_entropy(module(data.x[rows[:count]]), data.y[rows[:count]])
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        losses.append(loss.item())
-    trained = graph.train(job)
-
-    expected = nn.utils.parameters_to_vector(module.parameters()).detach()
-    assert relative_error(graph.read(trained.params), expected) < 1e-12
-    assert graph.read(trained.loss) == pytest.approx(np.mean(losses), rel=1e-12)
-
-
 @pytest.mark.parametrize("engine", [SerialEngine, BatchedEngine])
 def test_full_batch_descent_follows_its_formula(engine):
     """Linear regression: w - lr (scale 2/n X'(Xw - y) + linear + prox (w - anchor)) step by step, in numpy."""

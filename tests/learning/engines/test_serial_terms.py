@@ -338,13 +338,6 @@ def test_both_engines_make_the_steps_by_hand(plan, engine):
         assert torch.allclose(found[job.label], private_by_hand(job), rtol=1e-11, atol=1e-12), job.label
 
 
-def test_factors_by_hand():
-    """(3, 4) and (0.3, 0.4) with a limit of 1 are (0.6, 0.8) and (0.3, 0.4)."""
-    g = torch.tensor([[3.0, 4.0], [0.3, 0.4]])
-    limited = g * PrivateSgd(clip_norm=1.0, noise_multiplier=1.0).factors(g)[:, None]
-    assert limited.flatten().tolist() == pytest.approx([0.6, 0.8, 0.3, 0.4])
-
-
 SGD = "algorithm={kind: fedavg, cohort: 3, lr: 0.1, local_epochs: 2, batch_size: 8}"
 
 

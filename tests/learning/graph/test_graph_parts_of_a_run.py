@@ -18,17 +18,6 @@ def test_a_graph_that_computes_is_not_at_rest():
     assert graph.at_rest()
 
 
-def test_two_trainings_in_a_row_are_two_wavefronts():
-    """The second waits for the first; each has one job."""
-    graph = Graph(HalvingEngine())
-    first = graph.train(job(graph.constant(vector(1, 2, 3, 4))))
-    second = graph.train(job(first.params))
-
-    graph.read(second.params)
-
-    assert (graph.statistics.wavefronts, graph.statistics.jobs) == (2, 2)
-
-
 def test_the_host_s_time_is_that_of_training_or_functions_or_the_rest():
     """Also for functions that become ready in the middle of a wavefront."""
     graph = Graph(HalvingEngine())

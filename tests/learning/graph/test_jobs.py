@@ -59,13 +59,6 @@ def test_every_epoch_uses_every_sample_once(plan, rows):
     assert np.isin(batches.index, rows).all()
 
 
-def test_an_incomplete_batch_is_padded():
-    """Five samples in batches of three give one full and one ragged batch."""
-    batches = job(slice(0, 5), batch_size=3, epochs=1).batches()
-
-    assert (batches.index.shape, batches.count.tolist()) == ((2, 3), [3, 2])
-
-
 def test_batches_depend_on_the_key_only():
     """Another job drawn in between shifts nothing; another key draws other batches."""
     first = job(slice(0, 100), "a", batch_size=10, epochs=2).batches().index
@@ -138,8 +131,3 @@ def test_jobs_that_train_other_parameters_are_not_grouped():
     resolved = [ResolvedJob(each, MODEL.initial(), 1.0, None, None, 0.0, None) for each in jobs]
 
     assert list(group_by_shape(resolved).values()) == [resolved[:3:2], resolved[1:2], resolved[3:]]
-
-
-def test_a_new_graph_has_nothing_pending():
-    """No memory is counted before the first job."""
-    assert Graph(None)._pending_byte == 0

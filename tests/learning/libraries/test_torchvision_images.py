@@ -267,10 +267,6 @@ def test_missing_files_end_the_command_with_one_sentence(tmp_path):
     assert "cifar-10-batches-py: not found; put the official files there" in " ".join(result.output.split())
 
 
-if find_spec("torchvision") is None:
-    pytest.skip("needs torchvision: pip install 'fednet-emu[torchvision]'", allow_module_level=True)
-
-
 def n_parameters(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 

@@ -322,15 +322,6 @@ def test_uniform_scores_lose_log_of_the_classes():
     assert metrics.samples == 50
 
 
-def test_chunks_do_not_matter():
-    """Seven samples at a time give the same as all at once."""
-    vector = CLASSIFIER.initial()
-    whole, chunked = evaluate(CLASSIFIER, vector, X, Y), evaluate(CLASSIFIER, vector, X, Y, chunk=7)
-
-    assert chunked.loss == pytest.approx(whole.loss, rel=1e-6)
-    assert chunked.accuracy == whole.accuracy
-
-
 class Widening(nn.Module):
     """A linear layer before a megabyte of activations per sample; notes how many samples it is given."""
 

@@ -186,24 +186,6 @@ def test_only_exclusive_kinds_take_turns(rows, make_ledger):
     assert list(broken(ledger)) == [TURNS]
 
 
-def test_overlaps_hide_nowhere(rows, make_ledger):
-    """Against pairwise comparison, on random intervals: the law holds exactly when no two overlap."""
-    rng = np.random.default_rng(1)
-    verdicts = []
-    for _ in range(60):
-        starts = rng.integers(3, 40, 4) * S
-        spans = [(int(start), int(start + rng.integers(1, 9) * S)) for start in starts]
-        ledger = Ledger()
-        for start, end in sorted(spans, key=lambda span: span[1]):
-            row = {**rows["transfers"][1], "requested_ns": start, "started_ns": start, "ended_ns": end, "value_id": -1}
-            ledger.transfers.append(tuple(row[column] for column in ledger.transfers.columns))
-        ledger.offered_bit, ledger.energy_j = [400, 0, 0], 2.0
-        clash = any(one[0] < other[1] and other[0] < one[1] for i, one in enumerate(spans) for other in spans[:i])
-        verdicts.append(clash)
-        assert list(broken(ledger)) == ([TURNS] if clash else [])
-    assert set(verdicts) == {True, False}
-
-
 def test_the_server_computes_under_the_same_laws(rows, make_ledger):
     """What the server sends before it has computed it is noticed too."""
     rows["computes"].append(

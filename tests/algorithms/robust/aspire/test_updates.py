@@ -27,7 +27,6 @@ from fednet_emu.algorithms.robust.aspire.updates import (
     renewed,
     slope_step,
     squared_gap,
-    z_step,
 )
 from fednet_emu.algorithms.robust.weights import Prior
 from fednet_emu.errors import ScenarioError
@@ -58,13 +57,6 @@ def test_the_dual_of_a_worker_by_hand() -> None:
     assert slope_step(-phi, z, w, STEPS).tolist() == pytest.approx([-0.64, -1.0])
 
 
-def test_the_global_model_by_hand() -> None:
-    """Three workers at 1, 2 and 6, z = 4, sum of phi = 1: the pull is 1 - 2 * 9, z 4 - 0.1 (-17 + 2 * 3 * 4) = 3.3."""
-    z = z_step(torch.tensor([4.0]), torch.zeros(1), torch.tensor([-17.0], dtype=torch.float64), STEPS)
-
-    assert z.tolist() == pytest.approx([3.3])
-
-
 @examples(30)
 @given(st.integers(0, 2**20), st.integers(1, 4))
 def test_running_sums_are_the_sums(seed: int, n_planes: int) -> None:
@@ -87,16 +79,6 @@ def test_running_sums_are_the_sums(seed: int, n_planes: int) -> None:
 
     assert master.values == pytest.approx(p @ np.array(f))
     assert torch.allclose(master.pull, -sum(slopes) - STEPS.prox * sum(own - z_0 for own in w))
-
-
-def test_the_level_starts_at_the_prior_loss() -> None:
-    """When all have reported once, h is sum q_j f_j (here without a step of h, since lam sums to 1)."""
-    zero, column = torch.zeros(1), np.ones(1)
-    heard = [Heard(zero, zero, loss, 0.0, q, zero, q * column) for loss, q in ((2.0, 0.5), (4.0, 0.25), (8.0, 0.25))]
-    master = master_step(initial_state(zero, 1), zero, heard, STEPS)
-
-    assert master.h == pytest.approx(4.0)
-    assert master.values == pytest.approx([4.0])
 
 
 def test_at_a_saddle_the_gap_is_zero() -> None:
@@ -286,14 +268,6 @@ def test_the_words_of_the_paper_hear_everybody_in_any_tau_iterations() -> None:
     assert max(series(fed, "activations", "staleness")) == 9
     for first in range(1, 192):
         assert {device for step, device in heard if first <= step < first + 10} == set(range(8))
-
-
-def test_waiting_for_all_needs_all() -> None:
-    """S = N hears everybody in every iteration, and nobody is stale."""
-    fed = run_small(ASPIRE, "stop.rounds=5")
-
-    assert series(fed, "aspire", "arrived") == [4] * 5
-    assert set(series(fed, "activations", "staleness")) == {0}
 
 
 def test_time_alone_eases_the_pace_while_few_are_awaited() -> None:
