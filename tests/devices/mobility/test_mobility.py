@@ -289,8 +289,3 @@ def test_an_exit_time_leads_exactly_to_the_wall(region, u, v, angle, speed):
         assert np.hypot(*end[0]) == pytest.approx(200, rel=1e-9)
     else:
         assert max(abs(end[0, 0]) / 500, abs(end[0, 1]) / 300) == pytest.approx(1, rel=1e-9)
-
-
-def test_one_speed_is_the_mean_speed():
-    """(max - min) / ln(max / min) tends to it."""
-    assert RandomWaypoint(min_speed_m_s=1.5, max_speed_m_s=1.5).mean_speed_m_s() == 1.5
