@@ -22,7 +22,6 @@ from fednet_emu.analysis.quantities import (
     format_bits,
     format_energy,
     format_seconds,
-    joined,
     number_text,
 )
 from fednet_emu.analysis.scales import CARBON, COSTS, PER_RUN, RECORDED, TO_TARGET, limits_text
@@ -142,13 +141,6 @@ def test_numbers_have_the_digits_that_tell_them_apart(value, text):
     """Six digits where they are the number, else as many as it takes."""
     assert number_text(value) == text
     assert float(text) == value
-
-
-def test_names_with_commas_are_joined_by_semicolons():
-    """So that one name cannot be read as two."""
-    assert joined(["a", "b", "c"]) == "a, b and c"
-    assert joined(["a, x = 1", "b"]) == "a, x = 1; and b"
-    assert joined(["a"]) == "a"
 
 
 @examples(60)

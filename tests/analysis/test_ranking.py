@@ -10,7 +10,7 @@ import pytest
 
 from fednet_emu.analysis.comparison import Comparison, compare
 from fednet_emu.analysis.ranking import best, rank
-from fednet_emu.analysis.statistics import mean_interval, smallest_p
+from fednet_emu.analysis.statistics import smallest_p
 from fednet_emu.draw.figures.study_rows import best_figure
 from fednet_emu.draw.page.study_page import rankings, study_document
 from fednet_emu.errors import FednetError
@@ -364,14 +364,6 @@ def test_the_median_is_that_of_kaplan_and_meier(raced):
     wild = {"at": 1, "until": 2, "status": "diverged"}
     failed = rank(raced({"a": [{"at": 2}, wild, {"at": 4}], "b": [{"at": 9}] * 3}))
     assert [its.median for its in failed.settings] == [4.0, 9.0], "what diverged never arrives: 2, 4, never"
-
-
-def test_intervals_of_restricted_means_cover():
-    """Exponential costs, restricted to their mean: ten seeds cover the true restricted mean nearly as often as said."""
-    rng, truth = np.random.default_rng(6), 1 - np.exp(-1)
-    found = [mean_interval(np.minimum(costs, 1.0)) for costs in rng.exponential(size=(400, 10))]
-
-    assert np.mean([its.low <= truth <= its.high for its in found]) >= 0.90
 
 
 def test_only_seeds_that_all_settings_have_count(raced):

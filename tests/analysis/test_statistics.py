@@ -26,12 +26,6 @@ from fednet_emu.analysis.statistics import (
     smallest_p,
 )
 
-RUNS = 1000
-
-
-def coverage(difference, truth: float) -> float:
-    return sum(interval.low <= truth <= interval.high for interval in (difference() for _ in range(RUNS))) / RUNS
-
 
 def test_few_values_get_students_interval():
     """Five values with standard deviation sqrt(2.5): t(4) = 2.776 (Student's table) times sqrt(0.5)."""
@@ -61,19 +55,6 @@ def test_resampled_means_are_those_of_resamples():
     _, low, high = mean_intervals(values)
 
     np.testing.assert_allclose([low, high], expected, atol=2e-4)
-
-
-@pytest.mark.parametrize("seeds", [6, 10, 20])
-def test_paired_intervals_cover_a_known_difference(seeds):
-    """95 % intervals of a difference of 0.5, seen through what seeds have in common, hold it 93 to 99 % of the time."""
-    rng = np.random.default_rng(seeds)
-
-    def trial():
-        common = rng.normal(0.0, 1.0, seeds)
-        first, second = (common + shift + rng.normal(0.0, 0.3, seeds) for shift in (0.0, 0.5))
-        return paired_difference(first, second)
-
-    assert 0.93 <= coverage(trial, 0.5) <= 0.99
 
 
 @pytest.mark.parametrize("n", [3, 6, 9, 17])
@@ -182,16 +163,6 @@ def test_the_chance_is_that_of_all_exchanges(shape):
     assert chance_of_range(costs) == pytest.approx(slow_chance(costs))
 
 
-def test_two_settings_are_a_sign_flip_test():
-    """For two settings it is SciPy's exact paired permutation test of the mean difference."""
-    first, second = np.random.default_rng(2).normal(size=(2, 9))
-    expected = stats.permutation_test(
-        (first, second + 0.5), lambda a, b: np.mean(a - b), permutation_type="samples", n_resamples=np.inf
-    )
-
-    assert chance_of_range(np.stack([first, second + 0.5], axis=1)) == pytest.approx(expected.pvalue)
-
-
 def test_random_exchanges_come_close_to_all(monkeypatch):
     """Where there are too many exchanges, random ones give nearly the same."""
     costs = np.random.default_rng(3).normal([0.0, 0.5, 1.0], 1.0, (5, 3))
@@ -292,11 +263,13 @@ def test_censored_studies_with_a_known_truth(few_draws, kind, studies):
     assert out >= (0.8 if kind == "twenty seeds" else 0.5) * studies
 
 
-@pytest.mark.parametrize("costs", [np.ones((5, 4)), np.arange(4.0)[None]], ids=["equal", "one seed"])
+@pytest.mark.parametrize("costs", [np.ones((5, 4)), np.arange(40.0)[None]], ids=["equal", "one seed"])
 def test_nothing_is_claimed_without_evidence(costs):
-    """Equal costs, or a single seed, tell nothing apart."""
-    assert confidence_set(costs)[0].all()
-    assert confidence_set(costs)[1].tolist() == [1.0] * 4
+    """Equal costs, or a single seed, tell nothing apart; one seed has one permutation, and no list of 40! orders."""
+    mask, p = confidence_set(costs)
+
+    assert mask.all()
+    assert (p == 1.0).all()
 
 
 @pytest.mark.parametrize(("seeds", "settings"), [(3, 6), (5, 3), (10, 2), (6, 8)])
@@ -317,17 +290,6 @@ def test_no_difference_is_found_where_there_is_none(few_draws, kind, seeds, sett
     assert found <= ALPHA + 2 * math.sqrt(ALPHA * (1 - ALPHA) / TRIALS)
 
 
-@pytest.mark.parametrize("worse", [0.5, 1.0, 3.0])
-def test_the_best_is_hardly_ever_dropped(few_draws, worse):
-    """Of two equally good settings among worse ones, one is dropped in at most 5 % of all studies."""
-    rng = np.random.default_rng(round(10 * worse))
-    costs = rng.normal([0.0, 0.0, worse, worse, 2 * worse], 1.0, (TRIALS, 8, 5))
-
-    lost = np.mean([not confidence_set(each)[0][:2].all() for each in costs])
-
-    assert lost <= ALPHA + 2 * math.sqrt(ALPHA * (1 - ALPHA) / TRIALS)
-
-
 def test_the_recommended_number_of_seeds_suffices(few_draws):
     """With so many seeds, two settings that differ by 0.8 spreads are told apart in about 80 % of all studies."""
     rng = np.random.default_rng(5)
@@ -346,10 +308,3 @@ def test_seeds_that_nobody_has_are_not_recommended():
     assert seeds_needed(np.array([1.0, -0.99])) == math.inf
     assert seeds_needed(np.array([1.0, 1.01])) == fewest_seeds()
     assert math.isnan(seeds_needed(np.array([1.0])))
-
-
-def test_one_seed_of_many_settings_proves_nothing():
-    """One seed has one permutation: forty settings have a p-value of 1, without a list of 40! orders."""
-    mask, p = confidence_set(np.arange(40.0)[None])
-    assert mask.all()
-    assert (p == 1.0).all()

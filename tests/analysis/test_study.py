@@ -13,7 +13,7 @@ import pytest
 from d2d_cost import multiples, spent, with_transmissions
 
 from fednet_emu.analysis.comparison import Comparison, between, compare, differences, sentence
-from fednet_emu.analysis.fronts import mean_progress, on_front
+from fednet_emu.analysis.fronts import mean_progress
 from fednet_emu.analysis.scales import first_reached
 from fednet_emu.analysis.settings import settings_of
 from fednet_emu.analysis.statistics import paired_difference, step_values
@@ -241,12 +241,6 @@ def test_curves_are_steps():
 
     found = step_values(cost, score, np.array([0.5, 1.0, 1.9, 2.0, 3.9, 4.0, 9.0]))
     assert found.tolist() == pytest.approx([np.nan, 0.1, 0.1, 0.5, 0.5, 0.7, 0.7], nan_ok=True)
-
-
-def test_the_front_has_what_nothing_beats():
-    """Equal points are both on it; a point that costs more for no gain is not."""
-    costs = np.array([[1.0, 5.0], [2.0, 2.0], [2.0, 2.0], [3.0, 2.0], [5.0, 1.0], [6.0, 6.0]])
-    assert on_front(*costs.T).tolist() == [True, True, True, False, True, False]
 
 
 def test_progress_is_the_mean_of_rounds_that_all_seeds_have():

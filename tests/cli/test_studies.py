@@ -10,7 +10,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fednet_emu.study import runners
 from fednet_emu.testing import SMALL
 from tests.commands import Forked, fednet
 
@@ -49,7 +48,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def swept(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def swept(study: Path, tmp_path_factory: pytest.TempPathFactory, cells_here: None) -> Path:
     """The folder of the study after an undisturbed sweep."""
     out = tmp_path_factory.mktemp("swept") / "out"
     result = fednet("sweep", str(study), "--out", str(out), "--workers", "2")
@@ -58,12 +57,6 @@ def swept(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert f"report: {out}/report.html" in result.stdout
     assert re.search(r"5 of 6 done, [01] running, 0 failed, about", result.stderr)  # the last may be about to start
     return out
-
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sweeps run their runs in this process: where they run is not what the test claims."""
-    monkeypatch.setattr(runners, "run_locally", lambda jobs, _workers: runners.run_here(jobs))
 
 
 def tables(out: Path) -> list[bytes]:
@@ -110,7 +103,7 @@ def done(out: Path) -> dict[Path, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("cells_here")
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_killed_sweep_goes_on(study: Path, swept: Path, tmp_path: Path, kill: signal.Signals) -> None:
     """However a sweep dies, the same command runs only what is missing; the tables are as if it had not."""
@@ -128,7 +121,7 @@ def test_a_killed_sweep_goes_on(study: Path, swept: Path, tmp_path: Path, kill: 
     assert tables(out) == tables(swept)
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("cells_here")
 def test_failed_cells_end_with_exit_code_1(study: Path, tmp_path: Path) -> None:
     """Each failure is told with its reason and the command that replays it; the replay fails in the same way."""
     impossible = ["--set", "model={kind: module, path: 'nowhere:Net'}"]
@@ -157,7 +150,7 @@ def test_a_wrong_study_is_a_mistake(study: Path, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("cells_here")
 def test_one_cell_is_one_cell(study: Path, tmp_path: Path) -> None:
     """What is one is not told as many."""
     lone = study.with_name("lone.yaml")
@@ -166,7 +159,7 @@ def test_one_cell_is_one_cell(study: Path, tmp_path: Path) -> None:
     assert "1 of 1 run done" in fednet("sweep", str(lone), "--out", str(tmp_path / "out"), "--timing-only").stdout
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("cells_here")
 def test_timing_only_sweeps_have_totals(study: Path, tmp_path: Path) -> None:
     """Time, bits and energy are those of the runs that learn; nothing is evaluated."""
     out = tmp_path / "out"
@@ -251,7 +244,7 @@ def test_report_is_about_what_the_folders_hold(swept: Path, tmp_path: Path, monk
     assert "nowhere: no such run folder" in nothing.stderr
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("cells_here")
 def test_a_failed_report_loses_no_sweep(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tables are there, the exit code is that of the runs, and it is said what went wrong and how to go on."""
 
@@ -268,7 +261,7 @@ def test_a_failed_report_loses_no_sweep(study: Path, tmp_path: Path, monkeypatch
     assert not (out / "report.html").exists()
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("cells_here")
 def test_without_plots_the_table_of_runs_is_written(study: Path, tmp_path: Path) -> None:
     """`--no-plots` leaves out figures and the report, not `runs.csv`, which is no figure."""
     out = tmp_path / "out"
@@ -351,7 +344,7 @@ def test_one_run_of_a_study_is_run_by_its_levels(study: Path, swept: Path, tmp_p
         assert problem in result.stderr
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("cells_here")
 def test_reproduce_refreshes_the_reference(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Studies that fit are swept, and leave a small table and pictures; nothing is left to do the second time."""
     monkeypatch.chdir(tmp_path)

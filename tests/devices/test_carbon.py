@@ -13,6 +13,8 @@ from fednet_emu.devices import carbon
 from fednet_emu.devices.carbon import Carbon
 from fednet_emu.testing import small_scenario
 
+pytestmark = pytest.mark.usefixtures("cells_here")
+
 DAY = tuple(100.0 * (hour < 12) + 300.0 * (hour >= 12) for hour in range(24))
 
 

@@ -127,15 +127,6 @@ def test_a_load_may_change_its_power_in_blocks() -> None:
     assert load.cut_ns == 2_500_000_000
 
 
-def test_what_has_no_room_is_spilled() -> None:
-    """A full battery of 1 J spills 2 W for 3 s, then 0.5 W of it while 1.5 W are drawn."""
-    bench = Bench(capacity_j=1.0, harvesting=ConstantHarvesting(power_w=2.0))
-    bench.clock.call_at(3 * NS_PER_S, lambda _: bench.draw(1.5))
-    last = bench.rows(5.0)[-1]
-
-    assert last[2:5].tolist() == [1.0, 10.0, 7.0]
-
-
 def test_what_is_spilled_keeps_no_device_on() -> None:
     """A full battery of 1 J, 1 W drawn, 2 W of sun for 10 s: no more than 1 J is in it then, so it is empty at 11 s."""
     bench = Bench(capacity_j=1.0, harvesting=TraceHarvesting(power_w=(2.0, 0.0), step_s=10.0))
@@ -170,15 +161,6 @@ def test_energy_packets_bring_a_device_back_at_the_first_that_suffices() -> None
     assert len(back) == 1
     assert charge_j.tolist() == [0.0, 0.5]
     assert harvested_j.tolist() == [0.0, 0.5]
-
-
-def test_packets_arrive_at_their_mean_rate() -> None:
-    """Mean and variance of the packets of 2000 devices in 50 mean intervals are those of a Poisson number."""
-    bench = Bench(2000, capacity_j=1e6, initial_share=0.5, harvesting=PoissonHarvesting(mean_interval_s=2.0))
-    packets = bench.rows(100.0)[-2000:, 3]
-
-    assert packets.mean() == pytest.approx(50.0, abs=4 * math.sqrt(50 / 2000))
-    assert packets.var() == pytest.approx(50.0, rel=4 * math.sqrt(2 / 2000) + 0.02)
 
 
 def mean_power_w(harvesting: Harvesting, until_s: float) -> float:

@@ -314,15 +314,3 @@ def test_any_override_is_applied_or_has_problems(path: list[str], value: str) ->
     """The same for `--set`."""
     document = from_mapping(library()["quickstart"], "quickstart")
     problems_of(lambda: checked(apply_overrides(document, [f"{'.'.join(path)}={value}"])))
-
-
-def test_every_scenario_of_the_library_is_there() -> None:
-    """What is mutated is what is shipped."""
-    assert len(library()) >= 20
-    assert "quickstart" in library()
-
-
-@pytest.mark.parametrize("name", [path.stem for path in FILES])
-def test_the_unchanged_scenario_is_valid(name: str) -> None:
-    """A mutation that is refused is refused for the mutation."""
-    assert not problems_of(lambda: checked(from_mapping(library()[name], name)))

@@ -45,22 +45,6 @@ def played(air: LiveAir, packets: list[tuple[int, int, int]]) -> tuple[list[tupl
     return [(one.link, len(one.packet), one.started_ns, one.ended_ns) for one in gone], dropped
 
 
-def test_two_links_share_the_air_until_one_is_through() -> None:
-    """1000 byte at 8 bit/ns alone are 1000 ns; together with another they take twice that."""
-    air = LiveAir(Fixed(8), places=None, queue_byte=10_000, hold_ns=0)
-    gone, _ = played(air, [(0, 0, 1000), (0, 0, 1000), (500, 1, 500)])
-    # link 0 alone until 500; both at half until 1500, when both first packets have left; then link 0 alone
-    assert gone == [(0, 1000, 0, 1500), (1, 500, 500, 1500), (0, 1000, 1500, 2500)]
-
-
-def test_a_dry_link_counts_as_on_the_air_for_the_hold_time() -> None:
-    """A dry link counts as on the air for the hold time."""
-    air = LiveAir(Fixed(8), places=None, queue_byte=10_000, hold_ns=300)
-    gone, _ = played(air, [(0, 0, 1000), (1000, 1, 1000)])
-    # link 0 is dry at 1000 and leaves at 1300; link 1 has half the air until then: 150 of 1000 byte
-    assert gone == [(0, 1000, 0, 1000), (1, 1000, 1000, 2150)]
-
-
 def test_nobody_waits_for_air_without_packets() -> None:
     """A link that is only held has a next change, and no packet; one that has no rate now may have one later."""
     air = LiveAir(Fixed(8), places=None, queue_byte=10_000, hold_ns=300)
@@ -75,27 +59,6 @@ def test_nobody_waits_for_air_without_packets() -> None:
     assert [one.ended_ns for one in dark.departures(250)] == [250]
 
 
-def test_a_link_that_sends_again_within_the_hold_time_stays() -> None:
-    """Its hold time then begins anew."""
-    air = LiveAir(Fixed(8), places=None, queue_byte=10_000, hold_ns=300)
-    gone, _ = played(air, [(0, 0, 1000), (1100, 0, 1000), (2399, 1, 100)])
-    # dry at 1000 and at 2100: on the air until 2400, beside link 1 for 1 ns of its 100
-    assert gone == [(0, 1000, 0, 1000), (0, 1000, 1100, 2100), (1, 100, 2399, 2500)]
-
-
-def test_a_turn_goes_on_when_its_link_has_packets_again() -> None:
-    """Others use the air while it has none, and their packet that is on the air then is not interrupted."""
-    air = LiveAir(Fixed(8), places=1, queue_byte=10_000, hold_ns=0)
-    gone, _ = played(air, [(0, 0, 1000), (10, 1, 1000), (10, 1, 1000), (1200, 0, 500), (1300, 0, 500)])
-    assert gone == [
-        (0, 1000, 0, 1000),
-        (1, 1000, 1000, 2000),
-        (0, 500, 2000, 2500),
-        (0, 500, 2500, 3000),
-        (1, 1000, 3000, 4000),
-    ]
-
-
 def test_a_link_that_was_silent_for_long_has_lost_its_turn() -> None:
     """A hundred milliseconds after its last packet it asks for a new one."""
     air = LiveAir(Fixed(8), places=1, queue_byte=1 << 40, hold_ns=0)
@@ -108,36 +71,6 @@ def test_a_link_that_was_silent_for_long_has_lost_its_turn() -> None:
     assert [link for link, *_ in too_late] == [0, 1, 1, 0]
 
 
-def test_a_small_packet_goes_between_two_packets_of_a_turn() -> None:
-    """Small packets go in the order in which they came."""
-    air = LiveAir(Fixed(8), places=1, queue_byte=10_000, hold_ns=0)
-    gone, _ = played(air, [(0, 0, 1000), (0, 0, 1000), (10, 1, 1000), (20, 2, 50), (30, 3, 60), (40, 2, 70)])
-    assert gone == [
-        (0, 1000, 0, 1000),
-        (2, 50, 1000, 1050),
-        (3, 60, 1050, 1110),
-        (2, 70, 1110, 1180),
-        (0, 1000, 1180, 2180),
-        (1, 1000, 2180, 3180),
-    ]
-
-
-def test_a_small_packet_prolongs_no_turn() -> None:
-    """A link that only acknowledges after its message has no turn when its next message comes."""
-    air = LiveAir(Fixed(8), places=1, queue_byte=1 << 40, hold_ns=0)
-    late = 1000 + TURN_NS
-    gone, _ = played(air, [(0, 0, 1000), (late - 600, 1, 1000), (late - 550, 0, 50), (late, 1, 1000), (late, 0, 300)])
-    assert [(link, size) for link, size, *_ in gone] == [(0, 1000), (1, 1000), (0, 50), (1, 1000), (0, 300)]
-
-
-def test_a_full_queue_drops_what_comes() -> None:
-    """A full queue drops what comes."""
-    air = LiveAir(Fixed(8), places=None, queue_byte=2000, hold_ns=0)
-    gone, dropped = played(air, [(0, 0, 1000), (0, 0, 1000), (0, 0, 1000), (1000, 0, 1000)])
-    assert dropped == 1
-    assert [end for *_, end in gone] == [1000, 2000, 3000]
-
-
 def test_back_to_back_packets_lose_no_part_of_a_nanosecond() -> None:
     """At 7 bit/ns 100 packets of 10 byte take 8000 / 7 ns, rounded up once, though each alone takes 11.4 ns."""
     air = LiveAir(Fixed(7), places=None, queue_byte=10_000, hold_ns=0)
@@ -146,7 +79,6 @@ def test_back_to_back_packets_lose_no_part_of_a_nanosecond() -> None:
 
 
 def test_power_is_the_integral_of_the_senders_share() -> None:
-    """Power is the integral of the senders share."""
     air = LiveAir(Fixed(8), places=None, queue_byte=10_000, hold_ns=0)
     assert air.put(0, bytes(1000), 0)
     assert air.departures(500) == []
@@ -179,7 +111,6 @@ def test_departures_are_those_of_the_second_implementation(
     hold_ns: int,
     luck: object,
 ) -> None:
-    """Departures are those of the second implementation."""
     steps, packets = Steps(length_ns, table), sorted(packets, key=lambda one: one[0])
     with patch("fednet_emu.realtime.air.TURN_NS", 40):
         air = LiveAir(steps, places=places, queue_byte=room_byte, hold_ns=hold_ns)
@@ -261,12 +192,30 @@ requests = st.lists(st.tuples(st.integers(0, 300), st.integers(1, 12)), min_size
 )
 
 
-@settings(max_examples=20)
-@given(st.sampled_from(SCHEMES), requests, st.integers(0, 5))
-def test_messages_end_when_the_medium_says_so(access: Any, sent: list[tuple[int, int, int]], seed: int) -> None:
-    """Messages end when the medium says so."""
-    due = by_medium(world(access, seed=seed), "uplink", sent)
-    assert by_packets(world(access, seed=seed), "uplink", sent) == due
+MOBILITY = {"kind": "random-waypoint", "min_speed_m_s": 20, "max_speed_m_s": 40}
+BOTH = ["tdma", "ofdma"]
+
+
+@pytest.mark.parametrize(
+    ("schemes", "how"),
+    [
+        (SCHEMES, {}),
+        (BOTH, {"way": "downlink"}),
+        (BOTH, {"cells": {"cells": {"kind": "list", "xy_m": [[0, 0], [90, 0]]}}}),
+        ([*BOTH, "noma"], {"mobility": MOBILITY, "cells": {"position_update_s": 0.007}}),
+    ],
+    ids=["uplink", "downlink", "two cells", "moving"],
+)
+@settings(max_examples=8)
+@given(st.data(), requests, st.integers(0, 5))
+def test_messages_end_when_the_medium_says_so(
+    schemes: list[Any], how: dict[str, Any], data: st.DataObject, sent: list[tuple[int, int, int]], seed: int
+) -> None:
+    """On each scheme, from the server, beside another cell, and with new links every 7 ms within blocks of 20 ms."""
+    access, way = data.draw(st.sampled_from(schemes)), how.get("way", "uplink")
+    due = by_medium(world(access, seed=seed, **how), way, sent)
+    fed = world(access, seed=seed, **how)
+    assert by_packets(fed, way, sent, cells=fed.network.settings.cells.count) == due
 
 
 def test_a_message_of_many_blocks_ends_when_the_medium_says_so() -> None:
@@ -274,34 +223,6 @@ def test_a_message_of_many_blocks_ends_when_the_medium_says_so() -> None:
     sent = [(7, 0, 300 * 5000)]
     assert by_packets(world("ofdma"), "uplink", sent) == by_medium(world("ofdma"), "uplink", sent)
     assert by_medium(world("ofdma"), "uplink", sent)[0] > 40 * to_ns(0.02)
-
-
-@settings(max_examples=5)
-@given(st.sampled_from(["tdma", "ofdma"]), requests)
-def test_downlinks_share_the_servers_power(access: Any, sent: list[tuple[int, int, int]]) -> None:
-    """Downlinks share the servers power."""
-    due = by_medium(world(access, way="downlink"), "downlink", sent)
-    assert by_packets(world(access, way="downlink"), "downlink", sent) == due
-
-
-@settings(max_examples=5)
-@given(st.sampled_from(["tdma", "ofdma"]), requests)
-def test_cells_disturb_each_other(access: Any, sent: list[tuple[int, int, int]]) -> None:
-    """Cells disturb each other."""
-    cells = {"cells": {"kind": "list", "xy_m": [[0, 0], [90, 0]]}}
-    due = by_medium(world(access, cells=cells), "uplink", sent)
-    fed = world(access, cells=cells)
-    assert by_packets(fed, "uplink", sent, cells=fed.network.settings.cells.count) == due
-
-
-@settings(max_examples=5)
-@given(st.sampled_from(["tdma", "ofdma", "noma"]), requests)
-def test_messages_of_moving_devices_end_when_the_medium_says_so(access: Any, sent: list[tuple[int, int, int]]) -> None:
-    """Both have new links every 7 ms, within fading blocks of 20 ms."""
-    mobility = {"kind": "random-waypoint", "min_speed_m_s": 20, "max_speed_m_s": 40}
-    moving = {"mobility": mobility, "cells": {"position_update_s": 0.007}}
-    due = by_medium(world(access, **moving), "uplink", sent)
-    assert by_packets(world(access, **moving), "uplink", sent) == due
 
 
 def test_moving_links_are_those_of_the_present_period() -> None:

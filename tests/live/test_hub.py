@@ -69,7 +69,6 @@ def house() -> Iterator[House]:
 
 
 def test_a_packet_arrives_after_the_air_and_the_latency(house: House) -> None:
-    """A packet arrives after the air and the latency."""
     packet = tcp(2, 0, b"x" * 948)  # 1000 byte at 1 bit/ns take 8 us
     house.nodes[2].send(packet)
     house.at(5000)
@@ -81,7 +80,6 @@ def test_a_packet_arrives_after_the_air_and_the_latency(house: House) -> None:
 
 
 def test_both_directions_have_an_air_of_their_own(house: House) -> None:
-    """Both directions have an air of their own."""
     house.nodes[1].send(tcp(1, 0, b"x" * 948))
     house.nodes[0].send(tcp(0, 1, b"y" * 948))
     house.nodes[0].send(tcp(0, 2, b"z" * 948))
@@ -115,7 +113,6 @@ def test_the_hub_sleeps_until_the_first_packet_is_due() -> None:
 
 
 def test_lateness_moves_a_packet_and_adds_up_to_nothing(house: House) -> None:
-    """Lateness moves a packet and adds up to nothing."""
     for _ in range(3):
         house.nodes[1].send(tcp(1, 0, b"x" * 948))
     house.at(0)
@@ -150,7 +147,6 @@ def test_a_packet_that_comes_while_the_hub_sleeps_joins_no_air_of_the_past(house
 
 
 def test_packets_to_others_are_strays(house: House) -> None:
-    """Packets to others are strays."""
     strays = [
         tcp(1, 2, b"from device to device"),
         tcp(2, 0, b"in the name of another"),
@@ -205,7 +201,6 @@ def test_before_scenario_time_packets_pass_at_once(house: House) -> None:
 
 
 def test_waiting_ends_with_news(house: House) -> None:
-    """Waiting ends with news."""
     mine, its = os.pipe()
     os.write(its, b"x")
     assert house.hub.play(10.0, mine) == [mine]
@@ -244,14 +239,12 @@ class Story:
 
 
 def test_addresses_are_numbers_of_devices() -> None:
-    """Addresses are numbers of devices."""
     assert [address(node) for node in (0, 1, 250, 255)] == ["10.77.0.1", "10.77.0.2", "10.77.0.251", "10.77.1.0"]
     assert way(3, 0) == bytes([10, 77, 0, 4, 10, 77, 0, 1]) == tcp(3, 0, b"")[12:20]
     assert way(255, 1) == bytes([10, 77, 1, 0, 10, 77, 0, 2])
 
 
 def test_headers_of_tcp_say_what_is_payload() -> None:
-    """Headers of tcp say what is payload."""
     its = segment(tcp(1, 0, b"x" * 100, 17, ports=(5, 6)))
     assert its is not None
     assert (its.ports, its.sequence, its.size_byte, its.opens, its.http) == ((5, 6), 17, 100, False, False)
@@ -264,7 +257,6 @@ def test_headers_of_tcp_say_what_is_payload() -> None:
 
 
 def test_a_request_with_a_large_body_is_one_message_and_its_answer_none() -> None:
-    """A request with a large body is one message and its answer none."""
     story = Story()
     story.send(True, 100_000, b"POST / HTTP/1.1")
     story.send(False, 120, b"HTTP/1.0 200 OK")
@@ -275,7 +267,6 @@ def test_a_request_with_a_large_body_is_one_message_and_its_answer_none() -> Non
 
 
 def test_two_requests_on_one_connection_are_two_messages() -> None:
-    """Two requests on one connection are two messages."""
     story = Story()
     for _ in range(2):
         story.send(True, 5000, b"POST / HTTP/1.1")
@@ -284,7 +275,6 @@ def test_two_requests_on_one_connection_are_two_messages() -> None:
 
 
 def test_small_requests_separate_large_answers() -> None:
-    """Small requests separate large answers."""
     story = Story()
     for size in (9000, 7000):
         story.send(True, 80, b"GET / HTTP/1.1")
@@ -293,7 +283,6 @@ def test_small_requests_separate_large_answers() -> None:
 
 
 def test_window_updates_do_not_tear_a_message_apart() -> None:
-    """Window updates do not tear a message apart."""
     story = Story()
     for _ in range(5):
         story.send(True, 20_000)
@@ -304,7 +293,6 @@ def test_window_updates_do_not_tear_a_message_apart() -> None:
 
 
 def test_what_is_small_before_and_after_answers_is_cut_off() -> None:
-    """What is small before and after answers is cut off."""
     story = Story()
     for size in (300, 300, 50_000, 400, 400):
         story.send(True, size)
@@ -316,7 +304,6 @@ def test_what_is_small_before_and_after_answers_is_cut_off() -> None:
 
 
 def test_small_talk_is_no_message() -> None:
-    """Small talk is no message."""
     story = Story()
     for _ in range(3):
         story.send(True, 900)
@@ -325,7 +312,6 @@ def test_small_talk_is_no_message() -> None:
 
 
 def test_repeated_bytes_count_once_even_where_numbers_begin_again() -> None:
-    """Repeated bytes count once even where numbers begin again."""
     story = Story()  # the numbers of the uplink pass 2^32 after 5000 bytes
     story.send(True, 8000)
     story.send(True, 3000, again=1000)
@@ -344,7 +330,6 @@ def test_whole_packets_that_are_repeated_late_are_no_new_bytes() -> None:
 
 
 def test_a_message_starves_where_its_queue_was_empty() -> None:
-    """A message starves where its queue was empty."""
     story = Story()
     story.send(True, 3 * 1448)
     story.now_ns += 5 * MS
@@ -354,7 +339,6 @@ def test_a_message_starves_where_its_queue_was_empty() -> None:
 
 
 def test_a_new_connection_between_the_same_ports_is_another_message() -> None:
-    """A new connection between the same ports is another message."""
     story = Story()
     story.send(True, 5000)
     story.packet(True, tcp(1, 0, b"", 99, flags=SYN))
@@ -374,7 +358,6 @@ def test_an_answer_to_the_opening_that_is_repeated_ends_nothing() -> None:
 
 
 def test_what_is_no_tcp_counts_as_bytes_only() -> None:
-    """What is no tcp counts as bytes only."""
     story = Story()
     story.packet(True, udp(1, 0, b"x" * 5000))
     assert story.messages() == []

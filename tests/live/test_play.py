@@ -43,7 +43,6 @@ def refused(**settings: Any) -> list[str]:
 
 
 def test_most_of_what_a_scenario_can_say_is_played() -> None:
-    """Most of what a scenario can say is played."""
     assert refused(**{"network.uplink.access": "noma", "network.downlink.mode": "broadcast"}) == []
     assert refused(**{"devices.mobility": "random-waypoint", "devices.count": 250}) == []
     assert refused(**{"devices.availability": {"kind": "periodic", "on_s": 1, "off_s": 1}}) == []
@@ -65,12 +64,10 @@ def test_most_of_what_a_scenario_can_say_is_played() -> None:
     ],
 )
 def test_what_has_no_packets_is_refused_with_its_key(settings: dict[str, Any], keys: list[str]) -> None:
-    """What has no packets is refused with its key."""
     assert refused(**settings) == keys
 
 
 def test_commands_are_filled_in_for_each_node() -> None:
-    """Commands are filled in for each node."""
     commands = Commands.of("serve --at '{server} x'", ["client", "{role}{device}/{devices}", "{other}"])
     words, more = commands.filled(4, 7)
     assert words == ["client", "client4/7", "{other}"]
@@ -81,12 +78,10 @@ def test_commands_are_filled_in_for_each_node() -> None:
 
 
 def test_one_command_may_be_for_all() -> None:
-    """One command may be for all."""
     assert Commands.of(None, ["either", "{role}"]).filled(SERVER, 2)[0] == ["either", "server"]
 
 
 def test_a_scenario_file_cannot_name_a_program() -> None:
-    """A scenario file cannot name a program."""
     for key in ("live", "server.command", "devices.command"):
         with pytest.raises(FednetError, match="no such setting"):
             scenario_of(CELL, {key: "sh -c true"})
@@ -101,7 +96,6 @@ def test_a_scenario_file_cannot_name_a_program() -> None:
     ],
 )
 def test_what_a_machine_lacks_is_said_in_a_sentence(step: str, number: int, begin: str, remedy: str) -> None:
-    """What a machine lacks is said in a sentence."""
     text = str(_missing(step, number, "Why", None))
     assert text.startswith(begin)
     assert remedy in text
@@ -194,7 +188,6 @@ def test_time_away_is_that_of_the_device_while_its_message_is_under_way() -> Non
 
 
 def test_a_starved_message_makes_no_claim() -> None:
-    """A starved message makes no claim."""
     fed, scenario = world("tdma"), cell("tdma")
     messages = [message(0, 50_000, 0, NS_PER_S, starved_ns=NS_PER_S // 49)]
     assert write_messages(fed, messages, predicted(scenario, messages, None)) == []
@@ -202,7 +195,6 @@ def test_a_starved_message_makes_no_claim() -> None:
 
 
 def test_a_run_is_doubtful_where_packets_are_late_or_programs_starve() -> None:
-    """A run is doubtful where packets are late or programs starve."""
     late = {0: array("q", [1000] * 97 + [5_000_000] + [6_000_000] * 2), 3: array("q", [2000] * 100)}
     ledger = Ledger()
     host = write_host(ledger, late, [Ran(0, 100, 5), Ran(2, 100, 20)])

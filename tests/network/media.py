@@ -1,5 +1,6 @@
 """Media with hand-made links: what all tests of the medium build."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,10 +21,17 @@ from fednet_emu.network.settings import Downlink, Sidelink, Uplink
 from fednet_emu.network.transport.transports import Connections
 from fednet_emu.radio.fading import NoFading
 from fednet_emu.radio.rates.base import RateLaw
+from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.records.ledger import Ledger
 
+MBIT = 1_000_000
+CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 FADING_KEY = 0x5EED
 WAYS = {"uplink": Uplink, "downlink": Downlink, "sidelink": Sidelink}
+
+
+def capacity_bps(sinr: float, bandwidth_hz: float = 1e6) -> float:
+    return bandwidth_hz * math.log2(1 + sinr)
 
 
 class HandMadeLinks(Links):

@@ -24,22 +24,14 @@ from fednet_emu.network.network import Network
 from fednet_emu.network.settings import Downlink, NetworkSettings
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.fading import Rayleigh
-from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.radio.receiver.power_control import FullPower, OpenLoop
 from fednet_emu.records.laws import verify
 from fednet_emu.records.ledger import SERVER, SEVERAL, Ledger
-from tests.network.media import medium_of
+from tests.network.media import CAPACITY, MBIT, capacity_bps, medium_of
 from tests.quick import examples
 
-MBIT = 1_000_000
-CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 SNR = np.array([[30.0, 10.0, 1.0, 0.5], [2.0, 0.4, 20.0, 5.0]])
 """Of four devices at two base stations: two devices in each cell."""
-
-
-def capacity_bps(sinr):
-    """Ideal Shannon over 1 MHz."""
-    return 1e6 * math.log2(1 + sinr)
 
 
 class World:
@@ -326,14 +318,6 @@ def test_a_line_is_first_come_first_served_and_free_during_the_delay() -> None:
     assert world.ledger.backhaul_bit == 4 * MBIT
     assert world.ledger.backhaul_j == world.ledger.energy_j == pytest.approx(4.0)
     assert world.column("direction") == ["up", "down", "up", "up"]
-
-
-def test_the_default_is_ideal() -> None:
-    """A message of any size arrives in the instant in which it is sent, and costs nothing but its bits."""
-    world = WorldBackhaul()
-
-    assert world.play((2, 0, True, 10**12), (2, 0, True, 5)) == [2.0, 2.0]
-    assert (world.ledger.backhaul_bit, world.ledger.energy_j) == (10**12 + 5, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.devices.mobility.base import StillPaths
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.network import Network
 from fednet_emu.network.settings import ACCESSES, Downlink, NetworkSettings, Sidelink, Uplink
@@ -19,11 +18,11 @@ from fednet_emu.radio.rates.shannon import CQI_1_BPS_HZ
 from fednet_emu.records.laws import verify
 from fednet_emu.records.ledger import SERVER, Ledger, device_label
 from fednet_emu.testing import run_small
+from tests.network.media import MBIT
 from tests.quick import crossed
 
 DEVICE = {"tx_power_dbm": 20, "noise_figure_db": 9, "height_m": 1.5, "amplifier_efficiency": 0.5, "circuit_w": 0.05}
 BASE = {"tx_power_dbm": 30, "noise_figure_db": 5, "height_m": 10}
-MBIT = 1_000_000
 
 
 def channel(**changes):
@@ -101,22 +100,6 @@ def test_a_downlink_is_one_broadcast_or_as_many_as_receivers():
             network.downlink.send(SERVER, device, Message("model", MBIT, 0, 0))
 
         assert len(finish(network)) == rows_expected
-
-
-def rayleigh_ends(access, count):
-    """End of device 0's uplink of one fading block, next to nobody."""
-    fading = {"kind": "rayleigh", "coherence_s": 1.0}
-    network = wire(count, uplink=Uplink(access=access), rate={"kind": "shannon"}, fading=fading)
-    transfer = network.uplink.send(0, SERVER, Message("x", MBIT, 0))
-    finish(network)
-    return transfer.value.ended_s
-
-
-def test_fading_is_the_same_under_every_access_scheme_and_size():
-    """Common random numbers: the same channel for TDMA and OFDMA, in a network of 4 and of 40."""
-    ends_s = [rayleigh_ends(access, count) for access in (Tdma(), Ofdma()) for count in (4, 40)]
-
-    assert ends_s == pytest.approx([ends_s[0]] * 4, abs=1.1e-9)
 
 
 def test_closing_closes_every_medium():

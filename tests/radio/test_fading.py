@@ -33,7 +33,6 @@ from tests.network.media import HandMadeLinks, medium_of
 from tests.quick import examples
 
 MIDPOINTS = (np.arange(200_000) + 0.5) / 200_000
-CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 LAWS = [NoFading(), Rayleigh(), Rician(k_db=9), Rician(k_db=-20), Nakagami(m=0.5), Nakagami(m=4), FadingByLineOfSight()]
 ALL_KINDS = pytest.mark.parametrize("fading", LAWS, ids=lambda law: f"{law.kind}-{getattr(law, 'm', '')}")
 BOTH_STATES = pytest.mark.parametrize("los", [False, True], ids=["unseen", "seen"])
@@ -134,40 +133,6 @@ def test_line_of_sight_picks_the_law_of_each_link():
 def test_without_fading_the_gain_is_one_for_certain():
     """It is never below 1, and always at most 1."""
     assert NoFading().cdf(np.array([0.0, 0.999999, 1.0, 2.0])).tolist() == [0.0, 0.0, 1.0, 1.0]
-
-
-def test_rayleigh_power_has_the_exponential_distribution():
-    """P(gain < 0.1) = 0.09516258 and P(gain < 1) = 0.63212056, the m = 1 row of the Nakagami table."""
-    gains = Rayleigh().gains(MIDPOINTS)
-
-    assert (gains < 0.1).mean() == pytest.approx(0.09516258, abs=1e-5)
-    assert (gains < 1.0).mean() == pytest.approx(0.63212056, abs=1e-5)
-
-
-def test_an_average_of_decibels_is_two_and_a_half_db_too_low():
-    """The mean dB value of a unit-mean Rayleigh power is -2.507 dB, so averages are taken in linear power."""
-    gains = Rayleigh().gains(MIDPOINTS)
-
-    assert (10 * np.log10(gains)).mean() == pytest.approx(-2.507, abs=1e-3)
-
-
-@pytest.mark.parametrize(("snr_db", "expected"), [(0, 0.63212056), (5, 0.27110659), (10, 0.09516258), (20, 0.00995017)])
-def test_rayleigh_outage_at_one_bit_per_hertz(snr_db, expected):
-    """1 - exp(-(2^R - 1) / SNR) of the blocks carry less than R = 1 bit/s/Hz."""
-    sinr = 10 ** (snr_db / 10) * Rayleigh().gains(MIDPOINTS)
-
-    assert (CAPACITY.rates_bps(sinr, 1.0) < 1.0).mean() == pytest.approx(expected, abs=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("snr_db", "expected_bps_hz"), [(0, 0.86035), (5, 1.71597), (10, 2.90651), (15, 4.3302), (20, 5.88405)]
-)
-def test_rayleigh_ergodic_capacity(snr_db, expected_bps_hz):
-    """The mean rate over many blocks is log2(e) e^(1/s) E1(1/s), below that of the mean gain."""
-    sinr = 10 ** (snr_db / 10) * Rayleigh().gains(MIDPOINTS)
-
-    assert CAPACITY.rates_bps(sinr, 1.0).mean() == pytest.approx(expected_bps_hz, abs=3e-5)
-    assert expected_bps_hz < CAPACITY.rate_bps(10 ** (snr_db / 10), 1.0)
 
 
 @pytest.mark.parametrize(("speed_km_h", "expected_s"), [(3, 43.5e-3), (30, 4.35e-3), (120, 1.09e-3)])

@@ -13,7 +13,6 @@ from fednet_emu.network.nr.grants import TddPattern, UplinkAccess
 from fednet_emu.network.wifi import FAMILIES, control_ns, schemes
 from fednet_emu.radio.channel import thermal_noise_w
 from fednet_emu.radio.energy import (
-    COMPUTE_ENERGIES,
     CmosEnergy,
     MeasuredEnergy,
     PublishedEnergy,
@@ -22,7 +21,7 @@ from fednet_emu.radio.energy import (
 )
 from fednet_emu.radio.nr.blocks import transport_block_bit
 from fednet_emu.radio.nr.numerology import occupied_hz, resource_blocks
-from fednet_emu.radio.overhead import HEADER_BYTE, OVERHEADS, Header, NoOverhead, Packets
+from fednet_emu.radio.overhead import HEADER_BYTE, Header, NoOverhead, Packets
 from fednet_emu.units import linear_to_db
 
 
@@ -58,11 +57,6 @@ def test_a_larger_payload_is_never_smaller_on_the_air(size_bit, more_bit):
 def test_a_header_per_message():
     """Every message pays it, an empty one too."""
     assert [Header(header_bit=64).wire_bit(size_bit) for size_bit in (0, 1000)] == [64, 1064]
-
-
-def test_every_kind_of_overhead_has_claims_here():
-    """The table and this file name the same kinds."""
-    assert set(OVERHEADS) == {"none", "header", "packets"}
 
 
 with (Path(__file__).parent / "reference" / "link_nr_ul_access_latency.csv").open(encoding="utf-8") as file:
@@ -201,14 +195,6 @@ def test_a_resource_block_counts_at_most_156_elements():
     assert transport_block_bit(51, 14, 0, 6, 567) == transport_block_bit(51, 13, 0, 6, 567)
 
 
-@pytest.mark.parametrize("blocks", [10, 25, 51, 106, 273])
-def test_rounding_is_small(blocks):
-    """From ten blocks on a size is within 3.2 % of symbols times bits times rate, its step being at most 1 / 32."""
-    for bits, rate in ((2, 120), (2, 679), (4, 658), (6, 567), (6, 948)):
-        plain = blocks * (12 * 13 - 12) * bits * rate / 1024
-        assert transport_block_bit(blocks, 13, 12, bits, rate) == pytest.approx(plain, rel=0.032, abs=24)
-
-
 def test_no_resources_no_bits():
     """An allocation that is all reference signals, or empty, carries nothing."""
     assert transport_block_bit(0, 13, 12, 2, 120) == 0
@@ -243,42 +229,9 @@ def test_noise_floors(bandwidth_hz, expected_dbm):
     assert noise_dbm == pytest.approx(expected_dbm, abs=1e-3)
 
 
-def test_noise_is_a_power_over_the_band_not_a_density():
-    """20 MHz of 3.98e-21 W/Hz are 7.96e-14 W, the trap of papers that quote one for the other."""
-    assert thermal_noise_w(1.0, noise_figure_db=0.0) == pytest.approx(3.98107e-21, rel=1e-5)
-    assert thermal_noise_w(20e6, noise_figure_db=0.0) == pytest.approx(7.96214e-14, rel=1e-5)
-
-
-def test_half_the_band_has_half_the_noise():
-    """A share of the band costs its own noise only, which is why narrow transmissions reach farther."""
-    assert 2 * thermal_noise_w(10e6, 5.0) == pytest.approx(thermal_noise_w(20e6, 5.0))
-
-
-def test_the_noise_figure_adds_in_decibel():
-    """A handset of 9 dB hears 20 MHz at -91.99 dBm."""
-    assert 30 + linear_to_db(thermal_noise_w(20e6, noise_figure_db=9.0)) == pytest.approx(-91.99, abs=1e-3)
-
-
-def test_another_density_replaces_the_thermal_one():
-    """1e-10 W over 1 MHz, the noise of Tran et al., is -130 dBm/Hz: 44 dB above thermal."""
-    assert thermal_noise_w(1e6, noise_figure_db=0.0, density_dbm_hz=-130.0) == pytest.approx(1e-10)
-
-
-def test_paper_convention_counts_radiated_power_only():
-    """23 dBm for 10 s are 2 J when the amplifier is perfect and the circuit draws nothing."""
-    assert Transmitter(efficiency=1.0, circuit_w=0.0).drawn_w(0.2) * 10.0 == pytest.approx(2.0)
-
-
 def test_amplifier_and_circuit_draw_more_than_is_radiated():
     """(0.7 / 0.35 + 0.5) W for 2 s are 5 J."""
     assert Transmitter(efficiency=0.35, circuit_w=0.5).drawn_w(0.7) * 2.0 == pytest.approx(5.0)
-
-
-def test_worked_example_of_tran():
-    """2e4 cycles for each of 500 samples at 1 GHz and alpha = 2e-28 (kappa = 1e-28) cost 1 mJ an epoch."""
-    alpha = 2e-28
-
-    assert compute_energy_j(2e4 * 500, frequency_hz=1e9, kappa=alpha / 2) == pytest.approx(1e-3)
 
 
 @pytest.mark.parametrize(
@@ -328,11 +281,6 @@ def test_presets_reproduce_a_worked_number(preset, cycles, frequency_hz, expecte
     law = PublishedEnergy(preset=preset, clock_hz=frequency_hz, flop_per_cycle=1)
 
     assert law.energy_j(cycles, duration_s=0.0) == pytest.approx(expected_j)
-
-
-def test_every_kind_of_compute_energy_has_claims_here():
-    """The table and this file name the same kinds."""
-    assert set(COMPUTE_ENERGIES) == {"cmos", "published", "measured"}
 
 
 with (Path(__file__).parent / "reference" / "link_lora_toa.csv").open(encoding="utf-8") as _file_of_lora:

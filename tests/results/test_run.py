@@ -86,16 +86,6 @@ def test_a_run_in_memory_has_what_a_folder_would_have(small, tmp_path):
     assert small.verdict == "all records consistent"
 
 
-def test_numbers_of_the_small_federation(small):
-    """Four devices, three rounds: 4 downlinks (or one broadcast) and 4 uplinks of 320 bit each, 4 computations."""
-    assert list(small.rounds["arrived"]) == [4, 4, 4]
-    uplinks = small.transfers.query("direction == 'uplink'")
-    assert len(uplinks) == 12
-    assert set(uplinks["size_bit"]) == {320}
-    assert len(small.computes) == 12
-    assert len(small.evaluations) == 4
-
-
 def test_what_the_summary_holds_are_attributes(small):
     """Totals and scores are read and completed as attributes; names of tables stay tables; others suggest one."""
     for name in ("accuracy", "loss", "simulated_s", "energy_j", "seed", "status", "uplink_bit"):
@@ -514,15 +504,6 @@ def test_recorded_targets_are_those_of_the_split():
 
         np.testing.assert_array_equal(part.sizes, read.sizes)
         np.testing.assert_array_equal(part.targets, read.targets)
-
-
-def test_labels_that_nobody_has_are_recorded():
-    """Also the last ones, so that pages and figures have a row for each label."""
-    part = Part.of(np.array([2, 0, 0, 1, 2, 0]), np.array([4, 0, 1, 5, 2]), np.array([0, 2, 2, 5]), 5)
-    read = Part.read(DataSplit(part, part).frame().query("part == 'train'"), 3)
-
-    np.testing.assert_array_equal(read.counts, part.counts)
-    assert read.counts.shape == (5, 3)
 
 
 STUDY = Path(__file__).parents[2] / "scenarios/studies/quickstart_access.yaml"

@@ -17,7 +17,7 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.records.laws import USES, verify
 from fednet_emu.records.summaries import empty_s
 from fednet_emu.testing import run_small, small_federation, small_scenario
-from tests.algorithms.small import remembering
+from tests.algorithms.small import resumed_every_round
 
 WATT = ("devices.compute_energy={kind: measured, active_w: 1.0}", "channel.device.tx_power_dbm=30")
 """1 W to compute, and to send."""
@@ -108,6 +108,7 @@ def test_a_computation_stops_and_goes_on() -> None:
         "empty",
     )  # 144 uJ at 0.8 W
     assert not any(verify(fed.ledger, frozenset()).values())
+    assert empty_s(fed.ledger, 1)[0] / fed.clock.now_s == pytest.approx(1800 / 3020, rel=1e-9)
 
 
 def test_a_deadline_ends_a_computation_that_waits_for_charge() -> None:
@@ -283,36 +284,17 @@ def test_draws_are_those_of_the_rows_whatever_the_access(air: str) -> None:
     assert run_small(*settings, timing_only=True).ledger.event_digest() == fed.ledger.event_digest()
 
 
-def test_a_run_that_was_cut_goes_on_with_the_same_charges(tmp_path: Path) -> None:
-    """From the checkpoint of the second round on, every row of every table is the same to the last bit."""
+def test_a_run_that_was_cut_goes_on_with_the_same_charges() -> None:
+    """Cut after every round and resumed, every row of every table is the same to the last bit."""
     packets = {"kind": "poisson", "arrival_j": 5e-4, "mean_interval_s": 1e-3}
     settings = (*WATT, "stop.rounds=4", battery(1.2e-3, harvesting=packets))
-    whole, part, rest = run_small(*settings), small_federation(*settings), small_federation(*settings)
-
-    def cut(fed: Federation) -> None:
-        if fed.round == 2:
-            raise KeyboardInterrupt
-
-    part.observers.append(cut)
-    saver = remembering(part, tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        part.run(small_scenario(*settings).algorithm)
-    saver.save(part)
-    remembering(rest, tmp_path)
-    rest.run(small_scenario(*settings).algorithm)
+    whole, (rest, _) = run_small(*settings), resumed_every_round(3, *settings)
 
     frames, expected = rest.ledger.frames(), whole.ledger.frames()
     assert "empty" in expected["batteries"]["state"].to_list()
     assert frames.keys() == expected.keys()
     for name in frames:
         pd.testing.assert_frame_equal(frames[name], expected[name], check_exact=True)
-
-
-def test_the_share_of_time_that_batteries_were_empty() -> None:
-    """The story of the computation that goes on: 2 x 900 of 3020 us."""
-    fed = run_small(*ONE, battery(360e-6, restart_share=0.5, harvesting=harvest(0.2)))
-
-    assert empty_s(fed.ledger, 1)[0] / fed.clock.now_s == pytest.approx(1800 / 3020, rel=1e-9)
 
 
 def test_the_server_sees_the_charge_of_those_that_are_there() -> None:

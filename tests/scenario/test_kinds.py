@@ -172,14 +172,6 @@ def test_the_defaults_are_those_of_the_library() -> None:
     }  # fmt: skip
 
 
-def test_settings_change_the_default_channel_and_profile() -> None:
-    """One key of the channel or of the profile is changed, and the others stay."""
-    changed = fe.check(THREE_LINES, settings={"channel.bandwidth_hz": 1e6, "devices.profile.idle_w": 0.2})
-
-    assert changed.channel == fe.check(THREE_LINES).channel.model_copy(update={"bandwidth_hz": 1e6})
-    assert [(its.idle_w, its.compute.active_w) for its in changed.devices.profiles] == [(0.2, 3.0)]
-
-
 @pytest.mark.parametrize("speed", [{"kind": "fixed", "flop_per_s": 1e6}, None])
 def test_devices_whose_speed_is_given_have_no_profile(speed: dict[str, Any] | None) -> None:
     """A speed without power is not that of a Raspberry Pi; neither speed nor profile is the default profile."""

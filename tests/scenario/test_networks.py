@@ -223,23 +223,6 @@ def test_what_does_not_go_together_is_refused(settings: tuple[str, ...], why: st
     assert any(why in problem for problem in found)
 
 
-def test_ergodic_rates_take_maximum_ratio() -> None:
-    """Long transfers at mean rates take as long as walked blocks, to a few parts in a hundred."""
-    settings = (
-        CAPACITY,
-        "channel.fading={kind: rayleigh, coherence_s: 1.0e-7}",
-        "channel.device.tx_power_dbm=-30",
-        MRC,
-    )
-    lasted = []
-    for fading_model in ("per-block", "ergodic"):
-        rows = run_small(*settings, f"channel.fading_model={fading_model}").ledger.frame("transfers")
-        up = rows[rows["direction"] == "uplink"]
-        lasted.append((up["ended_s"] - up["started_s"]).sum())
-
-    assert lasted[0] == pytest.approx(lasted[1], rel=0.03)
-
-
 CELLS_CELLS = sorted(path.stem for path in (Path(__file__).parents[2] / "scenarios" / "cells").glob("*.yaml"))
 SQUEEZENET_BIT = 24_132_984
 """727,598 numbers with the headers of TCP, HTTP/2 and gRPC: 3,015,024 bytes in packets of TCP, and 0.06 % of gRPC."""

@@ -140,12 +140,9 @@ def test_right_documents_are_accepted(document: Any) -> None:
         {"channel": {"bandwidth_hz": 1e6}},
         {"channel": {"bandwidth_hz": "loud", "fading": "none"}},
         {"channel": {**CHANNEL, "fading": "rician"}},
-        {"channel": {**CHANNEL, "fading": "nome"}},
-        {"channel": {**CHANNEL, "fading": {"k_db": 3}}},
         {"channel": {**CHANNEL, "usual": {"k_db": 0}}},
         {"channel": {**CHANNEL, "usual": {"depth_db": 3}}},
         {"channel": {**CHANNEL, "rare": {"depth_db": 3, "k_db": 3}}},
-        {"channel": {**CHANNEL, "rare": {"k_db": 0}}},
         {"channel": {**CHANNEL, "other": {}}},
         {"channel": CHANNEL, "mix": [{"k_db": 3}]},
         {"channel": {**CHANNEL, "fading": {"kind": "rician"}}},
@@ -337,16 +334,6 @@ def test_every_setting_is_written_out() -> None:
 def test_numbers_are_spelt_for_people(value: float, text: str) -> None:
     """Large and small numbers have an exponent, others do not."""
     assert float_text(value) == text
-
-
-@examples(200)
-@given(st.floats(-LARGEST, LARGEST).filter(lambda value: problem_of(value) is None))
-def test_a_number_reads_back_as_itself(value: float) -> None:
-    """The spelling loses no bit, and reads as a number."""
-    read = from_text(f"x: {float_text(value)}\n").data["x"]
-
-    assert type(read) is float
-    assert read == value
 
 
 texts = st.text(alphabet=st.characters(codec="utf-8", exclude_categories=("Cs",)), max_size=12)

@@ -282,6 +282,7 @@ def test_an_import_path_is_a_tracker(noting: str, tmp_path: Path):
     assert note == {"group": "small", "name": "small", "seed": 0, "points": 4, "status": "done"}
 
 
+@pytest.mark.usefixtures("cells_here")
 def test_every_cell_of_a_study_is_a_run_of_its_own(noting: str, tmp_path: Path):
     """The group is the study, whose folder all trackers share."""
     study = fe.sweep(small_scenario("stop.rounds=2"), seeds=3, out=tmp_path / "study", workers=1, track=noting)

@@ -444,19 +444,6 @@ def test_nothing_known_and_nothing_allowed_sample_everybody() -> None:
     assert theory.devices_needed(70, 0.0, 0.0) == 1
 
 
-@given(st.integers(3, 8), st.integers(0, 2**32 - 1))
-def test_mixing_shrinks_what_sampling_leaves_by_the_factor(size: int, seed: int) -> None:
-    """Lemma 6: |A^T v - 1/s|^2 <= phi |v - 1/s|^2 for any stochastic v, strongly connected or not."""
-    rng = np.random.default_rng(seed)
-    graph = one_cluster(rng.random((size, size)) < 0.5)
-    v = rng.dirichlet(np.full(size, 0.3))
-    left = v - 1.0 / size
-
-    mixed = mixing(graph).T @ v - 1.0 / size
-    assert (mixed**2).sum() <= theory.factors(graph)[0] * (left**2).sum() + 1e-12
-    assert (mixed**2).sum() == pytest.approx(left @ (mixing(graph) @ mixing(graph).T) @ left, abs=1e-12)
-
-
 def test_strong_components_are_those_of_networkx() -> None:
     """A second implementation on a random graph of sixty."""
     rng = np.random.default_rng(3)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from scipy import stats
 
-from fednet_emu.devices.mobility import MOBILITIES, AnyMobility, GaussMarkov, RandomDirection, RandomWaypoint, Static
+from fednet_emu.devices.mobility import GaussMarkov, RandomDirection, RandomWaypoint, Static
 from fednet_emu.devices.mobility.regions import BoxRegion, DiscRegion
 from fednet_emu.kernel.streams import Streams
 from tests.quick import crossed, examples
@@ -44,12 +44,6 @@ def squares(region, xy_m):
     if isinstance(region, DiscRegion):
         return (xy_m**2).sum(axis=1) / region.radius_m**2, np.arctan2(xy_m[:, 1], xy_m[:, 0]) / (2 * math.pi) + 0.5
     return xy_m[:, 0] / region.width_m + 0.5, xy_m[:, 1] / region.length_m + 0.5
-
-
-def test_every_kind_is_found_under_its_own_name():
-    """The table's keys are the components' kinds, and a bare name gives the defaults."""
-    assert all(component.kind == kind for kind, component in MOBILITIES.items())
-    assert TypeAdapter(AnyMobility).validate_python("random-direction") == RandomDirection()
 
 
 def test_static_devices_stay_where_they_were_placed():
@@ -289,8 +283,3 @@ def test_an_exit_time_leads_exactly_to_the_wall(region, u, v, angle, speed):
         assert np.hypot(*end[0]) == pytest.approx(200, rel=1e-9)
     else:
         assert max(abs(end[0, 0]) / 500, abs(end[0, 1]) / 300) == pytest.approx(1, rel=1e-9)
-
-
-def test_one_speed_is_the_mean_speed():
-    """(max - min) / ln(max / min) tends to it."""
-    assert RandomWaypoint(min_speed_m_s=1.5, max_speed_m_s=1.5).mean_speed_m_s() == 1.5

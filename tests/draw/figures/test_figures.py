@@ -41,11 +41,6 @@ def long_runs(make_run):
     ]
 
 
-def test_a_run_has_all_figures(make_run):
-    """A run that trained gives accuracy against three costs, loss, the round latencies and the timeline."""
-    assert list(figures([RunRecords.opened(make_run("fedavg"))])) == NAMES
-
-
 def test_an_empty_run_has_no_figures(tmp_path, write_run, make_run):
     """An empty run gives no figure, and does not disturb those of another."""
     empty = RunRecords.opened(write_run(tmp_path / "empty", {}))
@@ -53,13 +48,6 @@ def test_an_empty_run_has_no_figures(tmp_path, write_run, make_run):
     assert figures([empty], Window(until_s=5.0)) == {}
     assert figures([]) == {}
     assert list(figures([empty, RunRecords.opened(make_run("fedavg"))])) == NAMES
-
-
-def test_runs_with_one_name_are_told_apart(make_run):
-    """Two seeds of one scenario are two entries of the legend."""
-    runs = [RunRecords.opened(make_run(f"run-{seed}", seed=seed), "fedavg") for seed in (1, 2)]
-    legend = figures(runs)["round-latency"].legends[0]
-    assert [text.get_text() for text in legend.get_texts()] == ["fedavg, seed 1", "fedavg, seed 2"]
 
 
 def test_the_timeline_shows_three_rounds_or_what_was_asked(make_run):
@@ -73,13 +61,6 @@ def test_the_timeline_shows_three_rounds_or_what_was_asked(make_run):
     assert window_s(None) == pytest.approx(ends_s[2])
     assert window_s(1.5) == pytest.approx(1.5)
     assert window_s(1e6) == pytest.approx(ends_s[-1])
-
-
-@pytest.mark.parametrize("until_s", [0.0, -1.0, float("nan")])
-def test_a_window_that_ends_before_it_starts_is_refused(until_s):
-    """The error says where, what, the value and what would be right."""
-    with pytest.raises(FednetError, match=rf"until_s: .* got {until_s:g} s; give a later end"):
-        figures([], Window(until_s=until_s))
 
 
 def test_nothing_is_covered_cut_off_or_too_small(long_runs):
@@ -157,13 +138,6 @@ def test_a_file_is_complete_or_not_there(tmp_path, monkeypatch):
         save({"plot": Figure()}, path.parent, ("png",))
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
-
-
-def test_drawing_leaves_no_state_behind(make_run, tmp_path):
-    """Drawing and saving change no matplotlib setting of the process."""
-    before = dict(mpl.rcParams)
-    save(figures([RunRecords.opened(make_run("a", rounds=2))]), tmp_path, ("png",))
-    assert dict(mpl.rcParams) == before
 
 
 def test_a_timeline_of_a_part_of_the_run(make_run):
@@ -291,12 +265,6 @@ def test_a_title_of_a_figure_without_a_legend(make_run):
     assert figure._suptitle.get_window_extent().y0 >= figure.axes[0].get_tightbbox().y1
 
 
-def test_an_unknown_size_is_refused():
-    """The error names the sizes."""
-    with pytest.raises(FednetError, match="got 'one-colum'; did you mean 'one-column'"):
-        fit_to_page(Figure(), "one-colum")
-
-
 def test_the_numbers_of_curves_are_those_of_the_run(make_run):
     """One row for each evaluation of each run, in the units of the axes."""
     runs = [RunRecords.opened(make_run(f"run-{seed}", seed=seed, rounds=5), f"seed {seed}") for seed in (1, 2)]
@@ -341,14 +309,6 @@ def test_latex_writes_a_mean_and_its_interval_in_one_column():
     ]
 
 
-def test_tables_are_written_beside_the_pictures(two, tmp_path):
-    """Each figure has its CSV and its LaTeX table."""
-    written = save({"timeline": two["timeline"]}, tmp_path, ("svg",), csv=True, latex=True)
-
-    assert [path.name for path in written] == ["timeline.svg", "timeline.csv", "timeline.tex"]
-    assert all(path.stat().st_size > 0 for path in written)
-
-
 def test_pgf_without_latex_is_a_mistake_in_words(tmp_path, monkeypatch):
     """PGF needs LaTeX, which is not asked for otherwise; nothing is written."""
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -387,13 +347,6 @@ def test_texts_that_are_bare_numbers_are_named():
     assert names.legend([{"k1": level} for level in axes["k1"]]) == ("", ["k1 = 5", "k1 = 20"])
     assert (rows.get_ylabel(), [tick.get_text() for tick in rows.get_yticklabels()]) == ("k1", ["5", "20"])
     assert settings_of(grid_of({"k1": ["5", "20"]}))[0].label == "k1 = 5"
-
-
-def test_two_axes_of_one_unit_are_named():
-    """100 m could be either."""
-    names = Names.of({"devices.placement.radius_m": [100], "devices.placement.inner_radius_m": [10]})
-
-    assert names.text({"devices.placement.radius_m": 100}) == "placement.radius = 100 m"
 
 
 def test_axes_levels_and_metrics_can_have_other_names():

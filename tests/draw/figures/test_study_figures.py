@@ -328,13 +328,6 @@ def test_runs_that_coincide_stand_side_by_side():
     assert fanned(np.array([])).tolist() == fanned(np.array([7.0]))[:0].tolist() == []
 
 
-def test_what_has_learnt_nothing_is_not_on_a_front():
-    """A model that is no better than the untrained one costs little, and is worth nothing."""
-    figure = pareto_figure(view_of({"a": [([0.0, 1.0, 2.0], [0.12, 0.11, 0.8])], "b": [([0.0, 5.0], [0.1, 0.12])]}))
-
-    assert fronts_of(figure)["time"] == [("a", 0.8)]
-
-
 def test_the_figure_and_the_page_have_one_front():
     """The same settings and rounds, also where a first round is hardly better than the untrained model."""
     runs = {

@@ -11,7 +11,7 @@ from fednet_emu.analysis.comparison import compare, compared_axes, level_pairs
 from fednet_emu.analysis.fronts import on_front
 from fednet_emu.analysis.scales import first_reached
 from fednet_emu.analysis.settings import Names, data_set_names, failures_text
-from fednet_emu.analysis.statistics import band, even_costs, mean_interval
+from fednet_emu.analysis.statistics import mean_interval
 from fednet_emu.analysis.study import StudyRecords
 from fednet_emu.draw.page.study_page import left_out, runs_table, study_document
 
@@ -115,17 +115,6 @@ def test_every_metric_is_there_against_every_cost(document):
     found = {(each["setting"], each["metric"], each["cost"]) for each in document["curves"]}
 
     assert found == set(itertools.product(range(4), ["accuracy", "loss"], ["time", "bits", "energy", "rounds"]))
-
-
-def test_a_band_counts_the_runs_that_are_left():
-    """One run ends at 2 with the value 2, which it keeps; the other goes on until 4."""
-    short, long = (np.array([0.0, 1, 2]), np.array([0.0, 1, 2])), (np.array([0.0, 2, 4]), np.array([0.0, 4, 8]))
-
-    found = band([short, long], even_costs([short, long], 5))
-
-    assert found.spent.tolist() == [0, 1, 2, 3, 4]
-    assert found.runs.tolist() == [2, 2, 2, 1, 1]
-    assert found.mean.tolist() == [0, 0.5, 3, 3, 5]
 
 
 def test_who_never_reached_the_target_is_a_failure_and_no_zero(story, document):

@@ -9,8 +9,6 @@ import pytest
 from fednet_emu.network.access.base import Use
 from fednet_emu.network.access.contention import FullReuse, Noma, SlottedAloha, SpatialReuse
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
-from fednet_emu.network.air.band import Band
-from fednet_emu.network.air.sharing import Active, RateInputs
 from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.ethernet import Ethernet
 from fednet_emu.network.lora import Lora
@@ -19,14 +17,14 @@ from fednet_emu.network.nr.rrc import RadioConnections, Rrc
 from fednet_emu.network.over_the_air import OverTheAir
 from fednet_emu.network.planning import Fedl
 from fednet_emu.network.planning.access import Planned
-from fednet_emu.network.settings import ACCESSES, Uplink
+from fednet_emu.network.settings import ACCESSES
 from fednet_emu.network.wifi import Dcf, Mode, contend, schemes
-from fednet_emu.radio.fading import NoFading, Rayleigh
+from fednet_emu.radio.fading import Rayleigh
 from fednet_emu.radio.nr.blocks import NrBlocks, transport_block_bit
-from fednet_emu.radio.rates.shannon import FixedRate, Shannon
+from fednet_emu.radio.rates.shannon import FixedRate
 from fednet_emu.records.laws import verify
 from fednet_emu.testing import run_small, small_scenario
-from tests.network.media import HandMadeLinks, medium_of
+from tests.network.media import MBIT, HandMadeLinks, medium_of
 from tests.network.medium.moving import played
 from tests.network.medium.test_movement import medium_on
 
@@ -50,33 +48,6 @@ ONE_OF_EACH = [
 ]
 
 
-def uplink_inputs(*snr):
-    """Everybody's burst at one base station, without fading."""
-    count = len(snr)
-    heard = np.array([[[value] for value in snr]])
-    everyone = np.arange(count)
-    active = Active(
-        burst=everyone,
-        receiver=np.zeros(count, np.int64),
-        sender=everyone,
-        radio=everyone,
-        part=np.ones(count),
-        left_bit=np.full(count, 1e6),
-        mean=heard[:, :, 0],
-        deaf=None,
-        plain=True,
-    )
-    law = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
-    return RateInputs(active, heard[0], heard, np.ones((1, 1)), np.array([0]), Band.of(1e6, law, NoFading()))
-
-
-def sum_rate(access, *snr):
-    """Sum of log2(1 + SINR) times the share of the band, in bit/s/Hz."""
-    inputs = uplink_inputs(*snr)
-    got = access.allocate(inputs, access.power(inputs))
-    return float((np.log2(1 + got.sinr) * got.share).sum())
-
-
 @pytest.mark.parametrize("access", [Tdma(), Ofdma(), Ofdma(subchannels=4), Planned(), Planned(planner=Fedl())])
 @pytest.mark.parametrize("active", [1, 2, 3, 4])
 def test_nobody_gets_more_than_the_band(access, active):
@@ -84,15 +55,6 @@ def test_nobody_gets_more_than_the_band(access, active):
     together = min(active, access.capacity or active)
 
     assert 0 < access.share(active) * together <= 1
-
-
-def test_the_worked_example_of_sharing():
-    """SNRs 10, 3, 1: in bit/s/Hz 2.1531 in turns, 3.4254 on thirds of the band, 3.9069 = log2(15) with NOMA."""
-    turns = sum(sum_rate(Tdma(), snr) for snr in (10.0, 3.0, 1.0)) / 3
-
-    assert turns == pytest.approx(2.1531, abs=5e-5)
-    assert sum_rate(Ofdma(), 10.0, 3.0, 1.0) == pytest.approx(3.4254, abs=5e-5)
-    assert sum_rate(Noma(), 10.0, 3.0, 1.0) == pytest.approx(np.log2(15), rel=1e-12)
 
 
 def test_only_turns_limit_how_many_send():
@@ -108,13 +70,6 @@ def test_every_kind_is_in_the_table_under_its_name():
     assert {access.kind: type(access) for access in ONE_OF_EACH} == ACCESSES
 
 
-def test_an_uplink_takes_every_scheme():
-    """By name or as a component."""
-    assert Uplink.model_validate({"access": "noma"}).access == Noma()
-    assert all(Uplink(access=access).access == access for access in ONE_OF_EACH if "uplink" in access.DIRECTIONS)
-
-
-MBIT = 1_000_000
 PORT = "{kind: ethernet, port_bps: 1.0e+8}"
 BOTH = (f"network.uplink.access={PORT}", f"network.downlink.access={PORT}")
 OUTAGE = "channel.rate={kind: fixed, bit_rate_bps: 1e6, threshold_db: 100}"
@@ -171,24 +126,19 @@ def starts(cell: Callable[..., object]) -> Callable[..., list[float]]:
     return play
 
 
-def test_silence_beyond_the_timer_costs_a_promotion(starts):
-    """Ends at 1.3 s; at 3.3 s, after 2 s exactly, it is still connected, and 2.001 s after its next end no more."""
-    assert starts((0.0, 0, MBIT), (3.3, 0, MBIT), (6.301, 0, MBIT)) == pytest.approx([0.3, 3.3, 6.601])
-
-
-def test_devices_have_connections_of_their_own(starts):
-    """While one is connected, the first message of another waits."""
-    assert starts((0.0, 0, 1000), (1.0, 1, 1000), (1.1, 0, 1000)) == pytest.approx([0.3, 1.3, 1.1])
-
-
-def test_who_sends_is_connected_however_long_it_takes(starts):
-    """A message of 5 s, and another asked for at 4 s: it waits for its turn alone."""
-    assert starts((0.0, 0, 5 * MBIT), (4.0, 0, MBIT)) == pytest.approx([0.3, 5.3])
-
-
-def test_two_at_once_wait_for_one_promotion(starts):
-    """The second is asked for a tenth of a second after the first, and waits for the other two."""
-    assert starts((0.0, 0, 1000), (0.1, 0, 1000)) == pytest.approx([0.3, 0.301])
+@pytest.mark.parametrize(
+    ("requests", "starts_s"),
+    [
+        ([(0.0, 0, MBIT), (3.3, 0, MBIT), (6.301, 0, MBIT)], [0.3, 3.3, 6.601]),
+        ([(0.0, 0, 1000), (1.0, 1, 1000), (1.1, 0, 1000)], [0.3, 1.3, 1.1]),
+        ([(0.0, 0, 5 * MBIT), (4.0, 0, MBIT)], [0.3, 5.3]),
+        ([(0.0, 0, 1000), (0.1, 0, 1000)], [0.3, 0.301]),
+    ],
+    ids=["beyond the timer", "another device", "a long message", "one promotion for two"],
+)
+def test_silence_beyond_the_timer_costs_a_promotion(starts, requests, starts_s):
+    """A device pays after more than 2 s without a message of its own, not during one, and once for two requests."""
+    assert starts(*requests) == pytest.approx(starts_s)
 
 
 IDLE = "network.uplink.idle={kind: rrc, inactivity_s: 0.5, promotion_s: 0.3}"
@@ -266,20 +216,12 @@ def test_uploads_climb_from_mcs_9_to_28(cell, blocks, devices, published_s):
     assert ends_s == pytest.approx([published_s] * devices, abs=0.05)
 
 
-def test_each_transfer_climbs_by_itself(cell):
-    """One that begins half a second, another that begins 1.23 s after the first: begins at MCS 9 beside the faster."""
-    begun_s = [0.0, 0.5, 1.23]
+@pytest.mark.parametrize(("begun_s", "size_bit"), [([0.0, 0.5, 1.23], 8_000_000), ([0.0, 0.1, 0.2, 2.5], 3_000_000)])
+def test_each_transfer_climbs_by_itself(cell, begun_s, size_bit):
+    """One that begins later begins at MCS 9 beside faster ones, and keeps its place when others end."""
+    ends_s = played_s(cell, begun_s, size_bit=size_bit)
 
-    ends_s = played_s(cell, begun_s, size_bit=8_000_000)
-
-    assert ends_s == pytest.approx(climbed_s(begun_s, 8_000_000, 51), rel=1e-6)
-
-
-def test_a_transfer_keeps_its_place_when_others_end(cell):
-    """Ends at other times than starts, and one that starts after two have ended."""
-    begun_s, sizes = [0.0, 0.1, 0.2, 2.5], 3_000_000
-
-    assert played_s(cell, begun_s, size_bit=sizes) == pytest.approx(climbed_s(begun_s, sizes, 51), rel=1e-6)
+    assert ends_s == pytest.approx(climbed_s(begun_s, size_bit, 51), rel=1e-6)
 
 
 def test_a_device_that_moves_goes_on_climbing():

@@ -15,18 +15,15 @@ from fednet_emu.kernel.all_of import AllOf
 from fednet_emu.kernel.clock import NS_PER_S, Clock
 from fednet_emu.network.access.contention import FullReuse, Noma, SlottedAloha, SpatialReuse
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
-from fednet_emu.network.air.band import Band
-from fednet_emu.network.air.sharing import Active, RateInputs
 from fednet_emu.network.air.transfer import Delivery, Message
-from fednet_emu.radio.fading import NoFading, Rayleigh
+from fednet_emu.radio.fading import Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
+from fednet_emu.radio.receiver.combining import ONE_ANTENNA, MaximumRatio, ZeroForcing
 from fednet_emu.records.laws import verify
 from fednet_emu.records.ledger import SERVER, Ledger
-from tests.network.media import Pairs, medium_of
+from tests.network.media import CAPACITY, MBIT, Pairs, capacity_bps, medium_of
 from tests.quick import examples
 
-CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
-MBIT = 1_000_000
 SNR = [0.3, 1.0, 4.0, 10.0, 30.0, 100.0]
 ARRIVAL = st.tuples(st.integers(0, 400).map(lambda ms: ms / 1000), st.integers(0, 5), st.integers(1, 200_000))
 SCHEMES = [
@@ -45,36 +42,33 @@ SCHEMES = [
 ]
 
 
-def capacity_bps(sinr, bandwidth_hz=1e6):
-    return bandwidth_hz * math.log2(1 + sinr)
-
-
 # ---- closed forms ----------------------------------------------------------------------------------------------------
 
 
-def test_two_on_a_shared_band_follow_the_closed_form(cell):
-    """Each is noise to the other until the first has ended; then the second is alone."""
-    strong, weak = 10.0, 2.0
-    first_s = MBIT / capacity_bps(strong / (1 + weak))
-    left_bit = MBIT - first_s * capacity_bps(weak / (1 + strong))
+@pytest.mark.parametrize(
+    ("access", "reception", "snr", "beside"),
+    [
+        (FullReuse(), ONE_ANTENNA, (10, 2), (10 / 3, 2 / 11)),
+        (Noma(), ONE_ANTENNA, (10, 2), (10 / 3, 2)),
+        (Noma(residual=0.05), ONE_ANTENNA, (10, 2), (10 / 3, 2 / 1.5)),
+        (Noma(residual=1.0), ONE_ANTENNA, (10, 2), (10 / 3, 2 / 11)),
+        (FullReuse(), MaximumRatio(antennas=4), (40, 8), (40 / 3, 8 / 11)),
+        (FullReuse(max_senders=4), ZeroForcing(antennas=4), (40, 8), (30, 6)),
+        (Ofdma(), ONE_ANTENNA, (100, 1), (math.sqrt(201) - 1, math.sqrt(3) - 1)),
+    ],
+)
+def test_two_follow_the_closed_form(cell, access, reception, snr, beside):
+    """Both run at the SINR that they have beside each other until the first has ended; then the second is alone.
 
-    deliveries = cell(FullReuse(), CAPACITY, snr=[strong, weak]).play((0.0, 0, MBIT), (0.0, 1, MBIT))
-
-    ends_s = [first_s, first_s + left_bit / capacity_bps(weak)]
-    assert [delivery.ended_s for delivery in deliveries] == pytest.approx(ends_s, abs=2e-9)
-
-
-@pytest.mark.parametrize("residual", [0.0, 0.05, 1.0])
-def test_two_with_cancellation_follow_the_closed_form(cell, residual):
-    """The strong one hears the weak one, the weak one what cancellation leaves of the strong one."""
-    strong, weak = 10.0, 2.0
-    rates_bps = [capacity_bps(strong / (1 + weak)), capacity_bps(weak / (1 + residual * strong))]
+    Beside another one of several antennas nulls it, and half of a band has twice the SNR.
+    """
+    rates_bps = [capacity_bps(sinr) for sinr in beside]
     first = int(rates_bps[1] > rates_bps[0])
     first_s = MBIT / rates_bps[first]
     left_bit = MBIT - first_s * rates_bps[1 - first]
-    ends_s = {first: first_s, 1 - first: first_s + left_bit / capacity_bps([strong, weak][1 - first])}
+    ends_s = {first: first_s, 1 - first: first_s + left_bit / capacity_bps(snr[1 - first])}
 
-    deliveries = cell(Noma(residual=residual), CAPACITY, snr=[strong, weak]).play((0.0, 0, MBIT), (0.0, 1, MBIT))
+    deliveries = cell(access, CAPACITY, snr=snr, reception=reception).play((0.0, 0, MBIT), (0.0, 1, MBIT))
 
     assert [delivery.ended_s for delivery in deliveries] == pytest.approx([ends_s[0], ends_s[1]], abs=2e-9)
 
@@ -265,42 +259,17 @@ def test_pairs_disturb_each_other_as_far_as_they_hear_each_other(cell):
 
 
 def test_nobody_hears_while_sending(cell):
-    """Half duplex: two that send to each other on a shared band give up; slots of ALOHA get both through."""
-    snr = [[0, 20.0], [20.0, 0]]
-    stuck = play_pairs(cell, FullReuse(), snr, [(0, 1), (1, 0)])
-    slotted = play_pairs(cell, SlottedAloha(slot_s=0.001, capture_db=3.0), snr, [(0, 1), (1, 0)])
+    """Half duplex: two that send to each other all the time give up; random slots of ALOHA get both through."""
+    snr, always = [[0, 20.0], [20.0, 0]], SlottedAloha(slot_s=0.001, probability=1.0)
 
-    assert [delivery.lost for delivery in stuck] == ["timeout", "timeout"]
-    assert [delivery.lost for delivery in slotted] == ["", ""]
+    for access, lost in ((FullReuse(), "timeout"), (always, "timeout"), (SlottedAloha(slot_s=0.001), "")):
+        deliveries = play_pairs(cell, access, snr, [(0, 1), (1, 0)])
+        assert [delivery.lost for delivery in deliveries] == [lost, lost]
 
 
 def test_every_sender_of_a_slot_has_the_whole_band():
     """However many they are."""
     assert [SlottedAloha(slot_s=0.001).share(count) for count in (1, 2, 9)] == [1.0, 1.0, 1.0]
-
-
-def as_heard(rows, **changes):
-    """Two senders with one burst each to a receiver of their own, over one block, without noise from elsewhere."""
-    legs, heard = np.arange(2), np.array(rows, float)
-    deaf = changes.pop("deaf", None)
-    active = Active(legs, legs, legs, legs, np.ones(2), np.ones(2), heard, deaf, plain=False)
-    own = np.diagonal(heard)[:, None]
-    band = Band.of(1e6, CAPACITY, NoFading())
-    return RateInputs(active, own, heard[:, :, None], np.ones((2, 1)), np.zeros(1, np.int64), band)
-
-
-def test_who_is_silent_in_a_slot_carries_nothing_even_if_its_receiver_listens():
-    """Half duplex takes from what is sent, and gives nothing to who does not send."""
-    inputs = as_heard([[8.0, 3.0], [2.0, 6.0]], deaf=np.array([[False, True], [False, False]]))
-    aloha = SlottedAloha(slot_s=1.0)
-
-    for on, carries in (
-        ((1, 0), (True, False)),
-        ((0, 1), (False, True)),
-        ((1, 1), (False, True)),
-        ((0, 0), (False,) * 2),
-    ):
-        assert aloha.allocate(inputs, np.array([on], float).T).carries[:, 0].tolist() == list(carries)
 
 
 SIDELINK = frozenset({"sidelink"})
@@ -347,13 +316,6 @@ def test_clusters_send_side_by_side_and_take_turns_inside() -> None:
     assert starts_s(deliveries) == [0.0, 1.0, 2.0, 0.0, 1.0]
 
 
-def test_colours_let_those_send_together_that_share_no_device() -> None:
-    """A line 0-1-2-3-4-5 whose even devices send right: 0 to 1 and 2 to 3 and 4 to 5 go together, 1 to 2 waits."""
-    _, deliveries = play(COLOURED, [(0, [1], 0), (1, [2], 0), (2, [3], 0), (3, [4], 0), (4, [5], 0)])
-
-    assert starts_s(deliveries) == [0.0, 1.0, 0.0, 1.0, 0.0]
-
-
 @examples(30)
 @given(st.lists(st.sets(st.integers(0, 7), max_size=4), min_size=8, max_size=8))
 def test_equal_bursts_are_coloured_greedily(wanted: list[set[int]]) -> None:
@@ -370,37 +332,18 @@ def test_equal_bursts_are_coloured_greedily(wanted: list[set[int]]) -> None:
         assert starts_s(deliveries) == [float(colour) for colour in colours]
 
 
-def test_a_broadcast_lasts_as_long_as_its_worst_receiver_needs() -> None:
-    """SNRs 10 and 3 of 1 MHz: both have it after 1 Mbit / log2(1 + 3) Mbit/s = 0.5 s."""
-    snr = np.full((3, 3), 10.0)
-    snr[0, 2] = 3.0
-    _, ((first, second),) = play(QUIET, [(0, [1, 2], 0)], CAPACITY, snr)
-
-    assert first.ended_s == second.ended_s == pytest.approx(0.5)
-
-
-def test_senders_of_other_clusters_are_noise() -> None:
-    """Two clusters at SNR 10 that hear each other at 4: both run at log2(1 + 10 / 5) Mbit/s; alone at log2(11)."""
-    snr = np.zeros((4, 4))
-    snr[0, 1] = snr[2, 3] = 10.0
-    snr[0, 3] = snr[2, 1] = 4.0
-    pushes = [(0, [1], 0), (2, [3], 1)]
-    _, disturbed = play(SpatialReuse(), pushes, CAPACITY, snr)
-    _, alone = play(QUIET, pushes, CAPACITY, snr)
-
-    assert [push[0].ended_s for push in disturbed] == pytest.approx([1 / math.log2(3)] * 2)
-    assert [push[0].ended_s for push in alone] == pytest.approx([1 / math.log2(11)] * 2)
-
-
 def test_interference_ends_with_its_sender() -> None:
     """The second cluster's receiver is undisturbed from the first one's end on: bits are conserved piece by piece."""
     snr = np.zeros((4, 4))
     snr[0, 1], snr[2, 3], snr[0, 3] = 15.0, 10.0, 4.0
-    _, ((first,), (second,)) = play(SpatialReuse(), [(0, [1], 0), (2, [3], 1)], CAPACITY, snr)
+    pushes = [(0, [1], 0), (2, [3], 1)]
+    _, ((first,), (second,)) = play(SpatialReuse(), pushes, CAPACITY, snr)
+    _, quiet = play(QUIET, pushes, CAPACITY, snr)
 
     slow, fast = math.log2(3), math.log2(11)
     assert first.ended_s == pytest.approx(0.25)
     assert second.ended_s == pytest.approx(0.25 + (1 - 0.25 * slow) / fast)
+    assert quiet[1][0].ended_s == pytest.approx(1 / fast)
 
 
 def test_a_fixed_rate_fails_where_interference_is_too_strong() -> None:

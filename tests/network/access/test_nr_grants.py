@@ -18,11 +18,9 @@ from fednet_emu.radio.nr.blocks import NrBlocks
 from fednet_emu.radio.rates.narrowing import narrowed
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER
-from tests.network.media import HandMadeLinks, medium_of
+from tests.network.media import CAPACITY, MBIT, HandMadeLinks, medium_of
 
-MBIT = 1_000_000
 SLOT_S = 5e-4
-CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 PROMPT = NrGrants(sr_period_s=0.0025, bler=0)
 """DDDSU at 30 kHz with an occasion in every uplink slot, and blocks that never fail."""
 

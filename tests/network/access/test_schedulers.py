@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import minimize
 
 from fednet_emu.devices.availability import Windows
 from fednet_emu.kernel.clock import NS_PER_S
@@ -19,9 +18,9 @@ from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.laws import verify
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.testing import run_small, small_scenario
+from tests.network.media import CAPACITY
 from tests.quick import examples
 
-CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 LINKS = st.lists(st.tuples(st.floats(0.1, 1e4), st.integers(1000, 10**7)), min_size=2, max_size=6)
 
 
@@ -47,26 +46,6 @@ def test_equal_finish_ends_together_and_no_other_split_ends_earlier(links, seed)
     near = shares * np.exp(0.05 * np.random.default_rng(seed + 1).standard_normal((50, len(snr))))
     for other in (*others, *(near / near.sum(axis=1, keepdims=True))):
         assert times_s(other, snr, left_bit).max() >= together_s.max() * (1 - 1e-5)
-
-
-def test_equal_finish_is_the_optimum_that_scipy_finds():
-    """Sequential quadratic programming on (shares, T) ends at the same T to 1e-4."""
-    snr, left_bit = np.array([100.0, 1.0, 10.0, 0.5]), np.array([1e6, 2e6, 5e5, 1e6])
-    ours_s = times_s(equal_finish_shares(snr, left_bit, CAPACITY, 1e6), snr, left_bit).max()
-    start = np.array([0.25, 0.25, 0.25, 0.25, times_s(np.full(4, 0.25), snr, left_bit).max()])
-    best = minimize(
-        lambda x: x[4],
-        start,
-        constraints=[
-            {"type": "eq", "fun": lambda x: x[:4].sum() - 1},
-            {"type": "ineq", "fun": lambda x: x[4] - times_s(x[:4], snr, left_bit)},
-        ],
-        bounds=[(1e-4, 1)] * 4 + [(0, None)],
-        options={"ftol": 1e-12, "maxiter": 500},
-    )
-
-    assert best.success
-    assert ours_s == pytest.approx(best.x[4], rel=1e-4)
 
 
 @pytest.mark.parametrize("repetitions", [1, 8])
@@ -180,13 +159,6 @@ def test_each_frame_is_followed_by_silence(lora):
     assert first.ended_s == pytest.approx(2 * PERIOD_S + FRAME_S, abs=1e-8)
     assert second.ended_s == pytest.approx(3 * PERIOD_S + FRAME_S, abs=1e-8)
     assert world.rows["energy_j"].tolist() == pytest.approx([0.2 * 3 * FRAME_S, 0.2 * FRAME_S], rel=1e-6)
-
-
-def test_ten_kilobytes_take_half_an_hour(lora):
-    """48 frames, the last of 190 bytes: 47 periods and the last frame (28 minutes in round numbers)."""
-    (found,) = lora().play((0.0, 0, 80_000))
-
-    assert found.ended_s == pytest.approx(47 * PERIOD_S + 0.302336, abs=1e-7)
 
 
 def test_frames_of_one_factor_collide_and_others_do_not(lora):

@@ -21,7 +21,6 @@ from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.kernel.work import BIT, SCALE, work_per_ns
 from fednet_emu.network.access.contention import FullReuse
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
-from fednet_emu.network.air import band as module
 from fednet_emu.network.air.active_set import ActiveSet
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.separate import BandAir, SeparateAir
@@ -33,22 +32,15 @@ from fednet_emu.radio.rates.ergodic import ErgodicRate
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.testing import small_federation
 from tests.network.beside import MS, Cancelling, Request, World, cancellings, general, instants, instants_of, requests
-from tests.network.media import HandMadeLinks, PlainRadios
+from tests.network.media import CAPACITY, MBIT, HandMadeLinks, PlainRadios
 from tests.quick import examples
 
-CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 KEY = 0xFADE
 
 
 def band_of(fading, law=CAPACITY, access=None):
     """A band of 1 MHz."""
     return (access or Tdma()).use(Band.of(1e6, law, fading), HandMadeLinks([1.0]), 1, 1).band
-
-
-def test_a_band_keeps_the_key_of_its_draws():
-    """What random access draws is keyed by it; 0 if nothing is drawn."""
-    assert Band.of(1e6, CAPACITY, NoFading(), 77).access_key == 77
-    assert band_of(NoFading()).access_key == 0
 
 
 def integrate(snr, coherence_ns, size_bit, start_ns, key=KEY):
@@ -96,20 +88,6 @@ def test_an_odd_key_is_that_of_a_link_with_line_of_sight(key, law):
         assert band.alone(1.0, key, size_bit, 0) == pytest.approx(band_of(law).alone(1.0, key, size_bit, 0))
 
 
-@examples(30)
-@given(size_bit=st.integers(1, 100_000), start_ns=st.integers(0, 10**9), few=st.integers(1, 20))
-def test_scalars_and_arrays_are_one_walk(size_bit, start_ns, few):
-    """Where the walk changes from scalars to arrays moves its end by no more than 1 ns."""
-    band = band_of(Rayleigh(coherence_s=0.001))
-    usual = band.alone(1.0, KEY, size_bit, start_ns)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_FEW_BLOCKS", few)
-        other = band.alone(1.0, KEY, size_bit, start_ns)
-
-    assert abs(usual[0] - other[0]) <= 1
-    assert usual[1:] == pytest.approx(other[1:], rel=1e-12)
-
-
 @examples(40)
 @given(cut=st.floats(0.0, 1.0), size_bit=st.integers(1000, 1_000_000))
 def test_a_walk_that_is_cut_has_sent_the_integral_so_far(cut, size_bit):
@@ -123,19 +101,6 @@ def test_a_walk_that_is_cut_has_sent_the_integral_so_far(cut, size_bit):
     assert end_ns == until_ns
     if transmitted_bit > 1.0:
         assert 0 <= until_ns - band.alone(3.0, KEY, int(transmitted_bit), start_ns)[0] <= 1e9 / 100
-
-
-def test_a_constant_link_that_carries_nothing_ends_where_it_starts():
-    """There is no point in waiting for a link that never changes."""
-    assert band_of(NoFading(), Shannon(gap_db=0)).alone(1e-9, KEY, 1000, 5) == (5, 0.0, 1e-9)
-
-
-def test_subchannels_narrow_the_band_and_the_noise():
-    """One of four subchannels: a quarter of the bandwidth, four times the SNR."""
-    end_ns, _, lowest_sinr = band_of(NoFading(), access=Ofdma(subchannels=4)).alone(10.0, KEY, 1_000_000, 0)
-
-    assert end_ns == math.ceil(1e15 / (0.25e6 * math.log2(41.0)))
-    assert lowest_sinr == 40.0
 
 
 def test_a_pace_holds_every_link_in_every_block():
@@ -170,13 +135,6 @@ def test_an_end_is_exact(rates_bps, size_bit):
     assert end_of(size_bit * BIT, np.array(rates_bps), edges_ns) == exact_ns
 
 
-def test_a_fixed_rate_does_not_care_about_the_share():
-    """The rate belongs to a transmission, not to a hertz."""
-    band = band_of(NoFading(), FixedRate(bit_rate_bps=2e6), Ofdma(subchannels=4))
-
-    assert band.alone(0.0, KEY, 1_000_000, 0)[0] == NS_PER_S // 2
-
-
 def test_walking_blocks_and_the_ergodic_rate_agree():
     """Over thousands of blocks the two ways of `fading_model` take the same time within 2 %, for two rate laws."""
     fading = Rayleigh(coherence_s=0.01)
@@ -187,21 +145,6 @@ def test_walking_blocks_and_the_ergodic_rate_agree():
 
         assert ends_ns[0] > 3000 * walked.coherence_ns
         assert ends_ns[0] == pytest.approx(ends_ns[1], rel=0.02)
-
-
-@pytest.mark.parametrize("start_ns", [0, 7 * NS_PER_S])
-def test_many_links_at_once_end_when_each_alone_does(start_ns):
-    """The quick estimate is the exact end, whenever it starts."""
-    band = band_of(Rayleigh(coherence_s=1.0))
-    keys = np.array([3, 4, 5], np.uint64)
-    end_ns, is_through, _ = band.soon_through(np.array([10.0, 20.0, 30.0]), keys, 1000, start_ns)
-    alone = [
-        band.alone(snr, key, 1000, start_ns, FOREVER_NS)[0]
-        for snr, key in zip((10.0, 20.0, 30.0), (3, 4, 5), strict=True)
-    ]
-
-    assert is_through.all()
-    np.testing.assert_allclose(end_ns - start_ns, np.array(alone) - start_ns, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -371,9 +314,6 @@ def test_what_is_carried_is_exact_and_never_more_than_there_was(cell, sizes_bit,
     left = [max(bit * BIT - work, 0) for bit, work in zip(sizes_bit, done, strict=True)]
     assert on_air.work == left
     assert on_air.leg["left_nbit"].tolist() == [float(work) / SCALE for work in left]
-
-
-MBIT = 1_000_000
 
 
 @pytest.fixture

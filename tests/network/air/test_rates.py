@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 from fednet_emu.devices.availability import Always, Windows
 from fednet_emu.kernel.clock import COLLECT
-from fednet_emu.kernel.streams import Streams, mix, uniform
+from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.access.base import Access
 from fednet_emu.network.access.contention import FullReuse, Noma, SlottedAloha
 from fednet_emu.network.access.orthogonal import Ofdma
-from fednet_emu.network.air.link_gains import LinkGains
 from fednet_emu.network.air.plain import PlainAir, shared_air
-from fednet_emu.network.air.roomy import Roomy, others
+from fednet_emu.network.air.roomy import Roomy
 from fednet_emu.network.air.separate import at_recorded_rates
 from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.air.transfer import Grant, Message
@@ -33,9 +32,9 @@ from fednet_emu.radio.fading import NoFading, Rayleigh, Rician
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.radio.receiver.combining import MaximumRatio
 from fednet_emu.records.ledger import SERVER
-from fednet_emu.testing import small_federation, small_scenario
+from fednet_emu.testing import small_federation
 from tests.network.beside import MS, Cancelling, Request, World, cancellings, general, instants, instants_of, requests
-from tests.network.media import HandMadeLinks, PlainRadios, medium_of
+from tests.network.media import CAPACITY, HandMadeLinks, PlainRadios, medium_of
 from tests.quick import examples
 
 SLOT_S = 0.01
@@ -132,25 +131,6 @@ def test_an_entry_that_stays_is_not_copied():
     assert roomy.now.tolist() == [[1.0, 2.0, 3.0]]
 
 
-def test_the_others_are_those_not_named():
-    """Of five, without the second and the fourth."""
-    assert others(np.array([1, 3]), 5).tolist() == [0, 2, 4]
-
-
-def test_a_radio_does_not_hear_itself(cell):
-    """Device 1 sends to 0 and then is sent to by 2: the hand-made SNR is that of the larger number, or 0 to itself."""
-    medium = cell(Ofdma(), snr=[5.0, 7.0, 11.0]).medium
-    gains = LinkGains(medium.band, medium.links)
-
-    gains.add([1], [1.0])
-    gains.listen([1])
-    assert gains.mean.tolist() == [[0.0]]
-    gains.listen([0])
-    gains.add([2], [0.5])
-
-    assert gains.mean.tolist() == [[0.0, 5.5], [7.0, 5.5]]
-
-
 STEPS_TRACED = "time_s,rate_bps\n0,1000000\n1,500000\n2,2000000\n3,2000000\n"
 
 
@@ -204,16 +184,6 @@ def test_a_timeout_cuts_what_is_under_way(trace):
     assert row["transmitted_bit"] == pytest.approx(1_250_000)
 
 
-def test_a_federation_runs_over_recorded_links(trace):
-    """FedAvg ends, and every law holds."""
-    fed = small_federation(trace, "stop.rounds=2")
-    fed.run(small_scenario().algorithm)
-
-    assert fed.round == 2
-    assert np.isfinite(fed.ledger.frame("transfers")["ended_s"]).all()
-    assert Streams(0).seed == 0
-
-
 class Hours:
     """Recorded rates with which every bit takes device k as many ns as k + 1."""
 
@@ -230,7 +200,6 @@ def test_the_recording_is_that_of_the_end_that_is_a_device(ends):
     assert (leg.transmitted_bit, leg.lost) == (100.0, "")
 
 
-CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 SCHEMES = (
     Ofdma(), Ofdma(subchannels=2), FullReuse(), FullReuse(max_senders=3, sinr_threshold_db=-15.0), Noma(),
     Noma(sinr_threshold_db=-10.0, residual=0.1), NrGrants(),

@@ -2,54 +2,18 @@
 
 from types import SimpleNamespace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fednet_emu.devices.availability import Windows
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
 from fednet_emu.kernel.streams import mix
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.separate import BandAir, SeparateAir
 from fednet_emu.radio.fading import NoFading, Rayleigh
-from fednet_emu.radio.rates.shannon import FixedRate, Shannon
+from fednet_emu.radio.rates.shannon import FixedRate
+from tests.network.media import CAPACITY
 from tests.quick import examples
-
-CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
-SNR = [0.3, 1.0, 4.0, 10.0, 30.0, 100.0]
-
-
-@examples(40)
-@given(
-    size_bit=st.integers(0, 1_000_000),
-    start_ms=st.integers(0, 500),
-    snr=st.sampled_from(SNR),
-    law=st.sampled_from(
-        [
-            CAPACITY,
-            Shannon(gap_db=3),
-            FixedRate(bit_rate_bps=2e6, threshold_db=-10.0),
-            FixedRate(bit_rate_bps=2e6, threshold_db=0.0, on_outage="stall"),
-        ]
-    ),
-    fading=st.sampled_from([NoFading(), Rayleigh(coherence_s=0.001), Rayleigh(coherence_s=0.05)]),
-    timeout_s=st.sampled_from([0.05, 100.0]),
-    leaves_s=st.sampled_from([0.3, 1e6]),
-)
-def test_both_airs_agree_on_one_burst(cell, size_bit, start_ms, snr, law, fading, timeout_s, leaves_s):
-    """Alone in the band both forms give the same fate, the same end and the same bits."""
-    results = []
-    for access in (Tdma(), Ofdma()):
-        there = Windows(devices={0: ((0.0, leaves_s),)})
-        world = cell(access, law, fading, snr=[snr], timeout_s=timeout_s, availability=there)
-        (delivery,) = world.play((start_ms / 1000, 0, size_bit))
-        results.append((delivery, world.rows.iloc[0]))
-
-    (alone, alone_row), (shared, shared_row) = results
-    assert alone.lost == shared.lost
-    assert alone.ended_s == shared.ended_s
-    assert alone_row["transmitted_bit"] == pytest.approx(shared_row["transmitted_bit"], rel=1e-9, abs=0.01)
 
 
 def test_an_outage_stays_an_outage_when_patience_ends_too(cell):
@@ -76,24 +40,6 @@ def legs(snr, keys, size_bit):
     return [
         SimpleNamespace(snr=x, fading_key=key, size_bit=size_bit, until_ns=10**12, until_reason="timeout", lost="")
         for x, key in zip(snr, keys, strict=True)
-    ]
-
-
-@pytest.mark.parametrize("law", [CAPACITY, FixedRate(bit_rate_bps=2e6, threshold_db=-6.0)])
-@pytest.mark.parametrize("size_bit", [1000, 50_000])
-def test_a_broadcast_to_many_is_the_same_as_to_each(law, size_bit):
-    """40 receivers, many of which are sure to hear everything early: each has its own fate, the slowest the end."""
-    walker = BandAir(Band.of(1e6, law, Rayleigh(coherence_s=0.01)))
-    snr, keys = [SNR[k % 6] for k in range(40)], [mix(5, k) for k in range(40)]
-    assert min(keys) < 2**63 < max(keys)
-
-    together = legs(snr, keys, size_bit)
-    end_ns = walker.walk(together, 12_345, FOREVER_NS)
-    alone = [legs([x], [key], size_bit) for x, key in zip(snr, keys, strict=True)]
-
-    assert max(walker.walk(one, 12_345, FOREVER_NS) for one in alone) == end_ns
-    assert [(leg.transmitted_bit, leg.lost) for leg in together] == [
-        (leg.transmitted_bit, leg.lost) for (leg,) in alone
     ]
 
 

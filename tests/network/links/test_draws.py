@@ -6,13 +6,12 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from scipy import special, stats
+from scipy import special
 
 from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.devices.placement import Disc
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams, mix, uniform
-from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.cells import ListedCells
 from fednet_emu.network.links.links import (
@@ -30,7 +29,6 @@ from fednet_emu.network.settings import NetworkSettings
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.propagation.link import Hop
 from fednet_emu.radio.propagation.shadowing import WAVES, shadow_normals
-from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.radio.receiver.power_control import FullPower, OpenLoop
 from fednet_emu.records.ledger import SERVER, Ledger
 
@@ -140,25 +138,6 @@ def test_a_link_budget_adds_up_in_decibels():
     assert up.mean_snr.tolist() == [up.snr(device, SERVER) for device in range(3)]
 
 
-def test_both_directions_have_the_same_shadow_and_their_own_fading():
-    """Reciprocity of places, independence of frequencies."""
-    up, down = network_links(CellEnvironment(channel(**SHADOWED), Streams(1), FullPower()), XY_M, ORIGIN)
-    clear, _ = network_links(CellEnvironment(channel(), Streams(1), FullPower()), XY_M, ORIGIN)
-    keys = {links.fading_key(*ends) for links, ends in ((up, (0, SERVER)), (down, (SERVER, 0)), (up, (1, SERVER)))}
-
-    assert np.allclose(10 * np.log10(down.mean_snr / up.mean_snr), 3.0)
-    assert np.all(np.abs(10 * np.log10(up.mean_snr / clear.mean_snr)) > 0.01)
-    assert len(keys) == 3
-
-
-def test_shadows_are_gaussian_in_decibels():
-    """Mean 0 and standard deviation 8 dB over many devices at one distance."""
-    xy_m = np.tile([[100.0, 0.0]], (20_000, 1))
-    up, _ = network_links(CellEnvironment(channel(**SHADOWED), Streams(3), FullPower()), xy_m, ORIGIN)
-
-    assert stats.kstest((10 * np.log10(up.mean_snr) - 32.0) / 8.0, "norm").pvalue > 1e-3
-
-
 def placed(count):
     return Disc(radius_m=300.0).positions_m(count, Streams(5)("placement"))
 
@@ -194,32 +173,6 @@ def test_pairs_are_shadowed_symmetrically_and_in_any_order():
     assert asked == [other.snr(1, 2), other.snr(1, 0), other.snr(0, 2)]
     assert other.snrs(sender, receiver).tolist() == asked == other.snrs(receiver, sender).tolist()
     assert len(set(asked)) == 3
-
-
-def test_links_in_sight_fade_less():
-    """With fading by line of sight, gains of links in sight scatter as Rician ones, the others' as Rayleigh ones."""
-    environment = {**SHADOWED, "path_loss": {"kind": "3gpp-umi"}, "fading": {"kind": "by-line-of-sight", "k_db": 9}}
-    xy_m = np.tile([[60.0, 0.0]], (4000, 1))
-    up, _ = network_links(CellEnvironment(channel(**environment), Streams(3), FullPower()), xy_m, ORIGIN)
-    band = Band.of(1e6, Shannon(), channel(**environment).fading)
-    keys = up.fading_keys(np.arange(4000), np.full(4000, SERVER))
-    gains = band.gains(keys, np.zeros(4000, np.int64))
-
-    assert 0.1 < up.in_sight.mean() < 0.9
-    assert gains[~up.in_sight].var() == pytest.approx(1.0, rel=0.15)
-    k = 10**0.9
-    assert gains[up.in_sight].var() == pytest.approx((1 + 2 * k) / (1 + k) ** 2, rel=0.15)
-    assert up.fading_key(7, SERVER) == int(keys[7])
-
-
-def test_every_device_has_its_own_fading_in_both_forms():
-    """One link and many are the same, the first device's included, whichever end it is."""
-    up, down = network_links(CellEnvironment(channel(), Streams(1), FullPower()), XY_M, ORIGIN)
-    devices, server = np.arange(3), np.full(3, SERVER)
-
-    assert [up.fading_key(k, SERVER) for k in range(3)] == up.fading_keys(devices, server).tolist()
-    assert [down.fading_key(SERVER, k) for k in range(3)] == down.fading_keys(server, devices).tolist()
-    assert len({down.fading_key(SERVER, k) for k in range(3)}) == 3
 
 
 @pytest.mark.parametrize("stations", [1, 2])

@@ -14,10 +14,9 @@ from fednet_emu.network.air.transfer import Delivery, Message
 from fednet_emu.network.network import Network
 from fednet_emu.network.settings import NetworkSettings
 from fednet_emu.radio.channel import Channel
-from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.records.ledger import Ledger
+from tests.network.media import CAPACITY
 
-CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 TERMINAL = {"tx_power_dbm": 20, "noise_figure_db": 5, "height_m": 0}
 CLEAR = {
     "carrier_hz": 2e9,

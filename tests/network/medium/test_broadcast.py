@@ -29,12 +29,12 @@ from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER, SEVERAL
 from tests.commands import Forked
+from tests.network.media import CAPACITY, MBIT
 from tests.quick import examples
 
-MBIT = 1_000_000
-CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 BOTH_AIRS = pytest.mark.parametrize("access", [Tdma(), Ofdma()], ids=["alone", "shared"])
 SNR = [100.0, 1.0, 10.0, 3.0]
+GONE = Delivery(0, 0, None, 0, 0.0, math.nan, 0.0, "deadline")
 
 
 def rate_bps(snr, share=1.0):
@@ -156,18 +156,6 @@ def test_a_broadcast_next_to_another_follows_the_closed_form(cell, access):
 
 
 @BOTH_AIRS
-def test_a_receiver_that_leaves_misses_the_broadcast_and_the_others_do_not(cell, access):
-    """The slowest one goes away in the middle: the transmission ends when everybody else has it."""
-    leaves = Windows(devices={1: ((0.0, 0.4),)})
-    world = cell(access, CAPACITY, snr=SNR, multicast=True, availability=leaves)
-    deliveries = world.play(*((0.0, device, MBIT) for device in range(4)))
-
-    assert [delivery.lost for delivery in deliveries] == ["", "left", "", ""]
-    assert deliveries[0].ended_s == pytest.approx(MBIT / rate_bps(3.0), abs=1e-9)
-    assert world.rows["delivered_bit"].tolist() == [3 * MBIT]
-
-
-@BOTH_AIRS
 def test_a_receiver_that_has_it_all_may_leave(cell, access):
     """Through at 0.15 s, away from 0.6 s on: that the band is re-rated at 0.7 s takes nothing from it."""
     leaves = Windows(devices={0: ((0.0, 0.6),)})
@@ -216,11 +204,10 @@ def test_each_receiver_has_its_own_luck(cell):
 @BOTH_AIRS
 def test_a_broadcast_goes_on_until_the_last_receiver_gives_up(cell, access):
     """One receiver is cancelled: the others still get it. All are cancelled: it stops there."""
-    gone = Delivery(0, 0, None, 0, 0.0, math.nan, 0.0, "deadline")
     world = cell(access, multicast=True)
     transfers = [world.medium.send(SERVER, receiver, Message("model", MBIT, 0, 1)) for receiver in range(3)]
     for at_ns, transfer in zip((2, 4, 6), transfers, strict=True):
-        world.clock.call_at(at_ns * NS_PER_S // 10, lambda _event, it=transfer: it.cancel(gone), COLLECT)
+        world.clock.call_at(at_ns * NS_PER_S // 10, lambda _event, it=transfer: it.cancel(GONE), COLLECT)
     world.clock.run()
     world.close()
 
@@ -255,9 +242,6 @@ def test_many_receivers_are_walked_together(cell, seed, size_bit, law, fading, t
     assert fates == expected
     assert row["transmitted_bit"] == pytest.approx(walked["transmitted_bit"], rel=1e-9)
     assert row["energy_j"] == walked["energy_j"]
-
-
-GONE = Delivery(0, 0, None, 0, 0.0, math.nan, 0.0, "deadline")
 
 
 @examples(40)
@@ -341,7 +325,7 @@ def test_a_second_burst_draws_the_power_at_which_its_sender_is_on_the_air(cell, 
     assert world.rows["energy_j"].tolist() == pytest.approx([2.0 * 0.75, 2.0 * 0.75])
 
 
-@pytest.mark.parametrize("access", [Tdma(), Ofdma()], ids=["alone", "shared"])
+@BOTH_AIRS
 @pytest.mark.parametrize("way", ["cancelled", "left"])
 def test_nobody_waits_for_a_receiver_that_is_gone(cell, access, way):
     """A receiver that needs 140 s is cancelled, or leaves, after 0.2 s: the broadcast takes the other's 0.5 s."""

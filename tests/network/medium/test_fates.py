@@ -6,17 +6,14 @@ import numpy as np
 import pytest
 
 from fednet_emu.devices.availability import Windows
-from fednet_emu.kernel.all_of import gather
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S, SETTLE
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air.transfer import Delivery, Message
-from fednet_emu.network.faults import RandomLoss
 from fednet_emu.radio.fading import Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER
+from tests.network.media import CAPACITY, MBIT
 
-MBIT = 1_000_000
-CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 BOTH_AIRS = pytest.mark.parametrize("access", [Tdma(), Ofdma()], ids=["alone", "shared"])
 PATTERN = [(0.01 * number, number % 4, 20_000) for number in range(60)]
 
@@ -70,19 +67,6 @@ def test_one_bad_block_is_an_outage_and_a_bad_block_elsewhere_is_none(cell, acce
 
 
 @BOTH_AIRS
-def test_a_stalled_block_carries_nothing(cell, access, gain_of):
-    """With `stall`, bits flow in the good blocks only, and the transfer arrives when they are through."""
-    fading = Rayleigh(coherence_s=0.01)
-    law = FixedRate(bit_rate_bps=1e6, threshold_db=0.0, on_outage="stall")
-    good = [block for block in range(1000) if gain_of(fading, 0, block) >= 1.0]
-
-    (delivery,) = cell(access, law, fading, snr=[1.0]).play((0.0, 0, 255_000))
-
-    assert delivery.lost == ""
-    assert delivery.ended_s == pytest.approx(good[25] * 0.01 + 0.005, abs=1e-9)
-
-
-@BOTH_AIRS
 def test_patience_ends(cell, access):
     """After the timeout on the air a transfer is given up, with what it has carried."""
     world = cell(access, timeout_s=0.25)
@@ -130,44 +114,6 @@ def test_a_link_that_wakes_up_late_still_delivers(cell, access, gain_of):
 
 
 # ---- random loss -----------------------------------------------------------------------------------------------------
-
-
-def losses_of(deliveries):
-    """Each device's fates, in the order of its transfers."""
-    lost = {}
-    for delivery in sorted(deliveries, key=lambda delivery: delivery.ended_s):
-        lost.setdefault(delivery.sender, []).append(delivery.lost)
-    return lost
-
-
-def test_random_loss_has_its_probability(cell):
-    """30 % of 4000 transfers are erased, within four sigma; their airtime and energy are spent all the same."""
-    world = cell(loss=RandomLoss(probability=0.3))
-    deliveries = world.play(*((0.0, number % 8, 1000) for number in range(4000)))
-
-    rate = np.mean([delivery.lost == "erased" for delivery in deliveries])
-    assert abs(rate - 0.3) < 4 * math.sqrt(0.3 * 0.7 / 4000)
-    assert world.ledger.energy_j == pytest.approx(0.2 * 4.0)
-
-
-def test_losses_belong_to_link_and_count(cell):
-    """More devices, or another access scheme, and nobody else's losses move (common random numbers)."""
-    few = losses_of(cell(loss=RandomLoss(probability=0.4)).play(*PATTERN))
-    more = losses_of(cell(loss=RandomLoss(probability=0.4)).play(*PATTERN, *((0.0, 7, 500) for _ in range(50))))
-    shared = losses_of(cell(Ofdma(), loss=RandomLoss(probability=0.4)).play(*PATTERN))
-
-    assert {device: more[device] for device in few} == few == shared
-    assert len({tuple(lost) for lost in few.values()}) == 4
-
-
-def test_a_more_lossy_network_loses_a_superset(cell):
-    """Paired comparisons: what is lost at 20 % is lost at 40 % too."""
-    mild = losses_of(cell(loss=RandomLoss(probability=0.2)).play(*PATTERN))
-    harsh = losses_of(cell(loss=RandomLoss(probability=0.4)).play(*PATTERN))
-
-    pairs = [pair for device in mild for pair in zip(mild[device], harsh[device], strict=True)]
-    assert ("erased", "") not in pairs
-    assert ("", "erased") in pairs
 
 
 # ---- availability ----------------------------------------------------------------------------------------------------
@@ -316,24 +262,6 @@ def test_cancelling_one_in_the_very_instant_of_its_end_moves_nobody_else(cell):
     deliveries = world.play(*requests)
 
     assert [(delivery.ended_s, delivery.lost) for delivery in deliveries] == [(2.0, ""), (3.0, "")]
-
-
-def test_a_deadline_takes_transfers_off_wherever_they_are(cell):
-    """A gather with a deadline: one has arrived, one is on the air, one waits; the books say which."""
-    world = cell()
-
-    def client(device):
-        return (yield world.medium.send(device, SERVER, Message("payload", MBIT, 0)))
-
-    def server():
-        return (yield gather(world.clock, map(client, range(3)), 1.5, lambda: gone("deadline")))
-
-    replies = world.clock.run_process(server())
-    world.close()
-
-    assert [reply.lost for reply in replies] == ["", "deadline", "deadline"]
-    assert world.rows["transmitted_bit"].tolist() == pytest.approx([MBIT, MBIT / 2, 0])
-    assert world.rows["ended_s"].tolist() == [1.0, 1.5, 1.5]
 
 
 @BOTH_AIRS

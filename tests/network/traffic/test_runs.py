@@ -18,6 +18,8 @@ from fednet_emu.records.laws import verify
 from fednet_emu.records.summaries import other_users
 from fednet_emu.testing import run_small, small_scenario
 
+pytestmark = pytest.mark.usefixtures("cells_here")
+
 PHONES = "{name: phones, users: 3, size: {kind: fixed, byte: 20}, gap: {kind: exponential, mean_s: 0.002}}"
 PAGES = (
     "{name: pages, users: 2, direction: downlink, size: {kind: exponential, mean_byte: 20}, "

@@ -87,7 +87,7 @@ class TwoPointSize:
         return self.mean_byte * np.where(uniform < 1 / 17, 9.0, 0.5)
 
 
-@pytest.mark.parametrize("size", [FixedSize(byte=3125), ExponentialSize(mean_byte=3125), TwoPointSize(3125)])
+@pytest.mark.parametrize("size", [FixedSize(byte=3125), TwoPointSize(3125)])
 def test_equal_parts_stretch_a_file_by_the_load_alone(size: Any) -> None:
     """M/G/1 with processor sharing: a file of x takes x / (1 - rho) on average, whatever the law of sizes."""
     played = Played([by_laws(0, size, ExponentialGap(mean_s=0.05), queues=False, places=9000)])

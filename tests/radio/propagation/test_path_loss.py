@@ -24,7 +24,6 @@ from fednet_emu.radio.propagation.path_loss import (
     LogDistance,
     MacroClassic,
     TwoRayGround,
-    free_space_loss_db,
 )
 from fednet_emu.radio.propagation.shadowing import (
     SHADOWINGS,
@@ -88,24 +87,6 @@ def test_free_space_is_flat_below_its_minimum_distance():
     assert losses_db[3] - losses_db[2] == pytest.approx(20.0)
 
 
-def test_log_distance_gives_the_received_powers_of_ns3():
-    """Exponent 3 from 40.045997 dB at 1 m: the four powers of ns-3's propagation-loss test suite."""
-    law = LogDistance(exponent=3.0, reference_loss_db=40.045997)
-
-    received_w = TX_POWER_W * 10 ** (-law.loss_db(level(10, 20, 40, 80), carrier_hz=2.4e9) / 10)
-
-    assert received_w == pytest.approx([4.98265e-9, 6.22831e-10, 7.78539e-11, 9.73173e-12], rel=5e-6)
-
-
-def test_log_distance_starts_from_free_space_when_no_reference_loss_is_given():
-    """At 5.15 GHz and 1 m that is 46.6777 dB, the default of ns-3 (which took 3e8 m/s there too)."""
-    law = LogDistance(exponent=3.0)
-
-    losses_db = law.loss_db(level(1.0, 100.0), carrier_hz=5.15e9)
-
-    assert losses_db == pytest.approx([46.6777, 106.6777], abs=3e-4)
-
-
 def test_log_distance_with_exponent_two_is_free_space():
     """From any reference distance the two laws agree, on both sides of it and up to 1 m."""
     hop = level(0.0, 1.0, 2.0, 7.0, 70.0, 900.0)
@@ -149,11 +130,6 @@ def test_loss_never_falls_with_distance(law, distance_m, factor, carrier_hz):
     assert far_db >= near_db - 1e-9
 
 
-def test_ten_times_the_carrier_costs_twenty_db_in_free_space():
-    """Isotropic antennas shrink with the wavelength."""
-    assert free_space_loss_db(np.array(50.0), 28e9) - free_space_loss_db(np.array(50.0), 2.8e9) == pytest.approx(20.0)
-
-
 def test_two_ray_gives_the_received_powers_of_ns3():
     """Both antennas at 1.5 m: free space at 100 m, then d^4, the four powers of ns-3's propagation-loss test suite."""
     loss_db = TwoRayGround().loss_db(level(100, 500, 1000, 2000), carrier_hz=3.0e8 / 0.125)
@@ -188,26 +164,11 @@ def test_every_kind_of_path_loss_has_claims_here():
     assert set(PATH_LOSSES) == {law.kind for law in LAWS} | ELSEWHERE
 
 
-def test_no_shadowing_adds_nothing():
-    """Zero dB in the shape of the draws."""
-    np.testing.assert_array_equal(NoShadowing().loss_db(np.array([[-2.0, 0.5], [1.0, 3.0]])), np.zeros((2, 2)))
-
-
 def test_one_standard_deviation_costs_sigma_db():
     """A positive draw is a loss: +1 costs 7.82 dB, -2 wins 15.64 dB."""
     loss_db = LogNormalShadowing(sigma_db=7.82).loss_db(np.array([1.0, 0.0, -2.0]))
 
     assert loss_db == pytest.approx([7.82, 0.0, -15.64])
-
-
-def test_the_linear_mean_gain_is_higher_than_the_median():
-    """By sigma^2 ln(10) / 20 dB, 7.37 dB for 8 dB: the mean of dB is not the dB of the mean."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
-
-    gains = 10 ** (-LogNormalShadowing(sigma_db=8.0).loss_db(nodes) / 10)
-    mean_db = 10 * np.log10(gains @ weights / weights.sum())
-
-    assert mean_db == pytest.approx(7.3683, abs=1e-4)
 
 
 def test_the_path_loss_may_state_the_deviation():
@@ -233,13 +194,6 @@ def test_every_kind_takes_a_draw_per_link():
 
     assert [law.kind for law in laws] == list(SHADOWINGS)
     assert [law.loss_db(np.zeros((3, 4))).shape for law in laws] == 3 * [(3, 4)]
-
-
-def test_3d_distance_is_the_hypotenuse_of_distance_and_height_difference():
-    """A ground distance of 8 m and a height difference of 6 m make 10 m."""
-    hop = Hop(distance_2d_m=np.array([8.0]), tx_height_m=np.array(1.5), rx_height_m=np.array(7.5))
-
-    assert hop.distance_3d_m == pytest.approx([10.0])
 
 
 def test_positions_give_ground_distance_and_both_heights():
@@ -270,7 +224,7 @@ def test_positions_broadcast_to_every_pair():
 LINKS = 20_000
 
 
-def uniforms(coordinates, links=LINKS, waves=16):
+def uniforms(coordinates, links=LINKS, waves=4):
     return np.random.default_rng(4).uniform(size=(links, waves, 1 + coordinates))
 
 
@@ -307,7 +261,7 @@ def test_correlation_along_the_path_of_one_link():
 
 def test_values_are_nearly_normal():
     """Over links the fourth moment is 3 - 1.5 / N and the quantiles are those of the normal law."""
-    values = shadow_normals(np.array([12.0, 3.0]), 10.0, uniforms(2, waves=WAVES))
+    values = shadow_normals(np.array([12.0, 3.0]), 10.0, uniforms(2, links=8000, waves=WAVES))
 
     assert np.quantile(values, [0.023, 0.159, 0.5, 0.841, 0.977]) == pytest.approx([-2, -1, 0, 1, 2], abs=0.06)
     assert (values**4).mean() == pytest.approx(3 - 1.5 / WAVES, abs=0.15)
@@ -443,15 +397,6 @@ def test_probability_in_one_street(road, distance_m, expected):
     probability = same_street_los_probability(np.array(float(distance_m)), road)
 
     assert probability == pytest.approx(expected, abs=1e-5)
-
-
-@pytest.mark.parametrize(("road", "expected"), [("urban", 0.33581), ("highway", 0.84031)])
-def test_a_street_without_a_density_is_that_of_its_road(road, expected):
-    """At 100 m, and never behind buildings."""
-    seen, behind = V2v(road=road).probabilities(np.array([100.0]))
-
-    assert seen == pytest.approx([expected], abs=1e-5)
-    assert behind.tolist() == [0.0]
 
 
 def test_links_in_one_street_are_seen_or_blocked_but_never_behind_buildings():

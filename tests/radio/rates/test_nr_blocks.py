@@ -100,16 +100,6 @@ def test_more_power_never_lowers_the_rate(table, target, snr_db, more_db):
     assert rates_bps[1] >= rates_bps[0]
 
 
-def test_scalar_and_vector_follow_one_law():
-    """One link or many, below, within and above the schemes."""
-    sinr = np.array([0.0, 1e-4, 0.06, 0.0701, 0.3, 1.0, 33.3, 1e3, 1e9])
-    law = NrBlocks(resource_blocks=106)
-
-    scalar_bps = [law.rate_bps(float(one), 1e6) for one in sinr]
-
-    np.testing.assert_allclose(law.rates_bps(sinr, 1e6), scalar_bps, rtol=1e-12)
-
-
 def test_four_copies_of_a_block_add_up():
     """Without repetition half of the blocks arrive 6.02 dB below the lowest scheme's half, in the fourth attempt."""
     least = 10 ** (-5.851 / 10) / 4

@@ -27,7 +27,6 @@ from fednet_emu.radio.receiver.interference import (
     sum_of_others,
 )
 from fednet_emu.radio.receiver.power_control import (
-    POWER_CONTROLS,
     FullPower,
     OpenLoop,
     TargetSnr,
@@ -180,15 +179,6 @@ LEVELS_DB = st.floats(-100, 100)
 WIDE_POWERS = st.lists(LEVELS_DB, min_size=1, max_size=12).map(lambda db: 10 ** (np.array(db) / 10))
 
 
-def exact_sinr(own, others, noise):
-    return float(Fraction(own) / (Fraction(noise) + sum(map(Fraction, others), Fraction(0))))
-
-
-def sinr_at_one_receiver(received_w, noise_w):
-    """SINR of each transmission at their common receiver, all others being noise to it."""
-    return received_w / (noise_w + sum_of_others(received_w))
-
-
 @examples(200)
 @given(powers=WIDE_POWERS)
 def test_the_sum_of_others_is_exact_over_200_db(powers):
@@ -207,16 +197,6 @@ def test_the_sum_of_others_goes_along_any_axis():
         expected = power.sum(axis=axis, keepdims=True) - power
         assert sum_of_others(power, axis) == pytest.approx(expected, rel=1e-12)
     assert sum_of_others(np.array([[7.0], [2.0]])).tolist() == [[0.0], [0.0]]
-
-
-@examples(200)
-@given(received_w=WIDE_POWERS, noise_w=LEVELS_DB.map(lambda db: 10 ** (db / 10)))
-def test_sinr_at_one_receiver_is_exact_over_200_db(received_w, noise_w):
-    """The strongest of all is as exact as the weakest: 1e-12 against fractions."""
-    powers = received_w.tolist()
-    exact = [exact_sinr(own, powers[:i] + powers[i + 1 :], noise_w) for i, own in enumerate(powers)]
-
-    assert sinr_at_one_receiver(received_w, noise_w) == pytest.approx(exact, rel=1e-12, abs=0)
 
 
 def test_cancellation_gives_the_rates_of_the_table():
@@ -274,37 +254,6 @@ def test_cancellation_works_on_stacks():
         alone = successive_cancellation(received_w[row], 0.1, threshold=0.4, residual=0.02)
         assert stacked.sinr[row] == pytest.approx(alone.sinr)
         np.testing.assert_array_equal(stacked.decoded[row], alone.decoded)
-
-
-@pytest.mark.parametrize(("threshold_db", "exponent"), [(-10, 4), (0, 4), (10, 4), (0, 3.5)])
-def test_coverage_of_poisson_cells(threshold_db, exponent):
-    """Nearest base station of a Poisson field, Rayleigh fading, no noise: the coverage integral, 0.5601 at 0 dB."""
-    expected = TABLE["ppp_coverage_no_noise"][f"alpha{exponent:g}"][str(threshold_db)]
-    rng = np.random.default_rng(8)
-    squared_m2 = np.cumsum(rng.exponential(size=(20_000, 150)), axis=1)
-    received_w = rng.exponential(size=squared_m2.shape) * squared_m2 ** (-exponent / 2)
-
-    beyond_w = squared_m2[:, -1:] ** (1 - exponent / 2) / (exponent / 2 - 1)  # mean power of all farther stations
-
-    sinr = sinr_at_one_receiver(received_w, beyond_w)[:, 0]
-
-    assert (sinr >= 10 ** (threshold_db / 10)).mean() == pytest.approx(expected, abs=0.01)
-
-
-@pytest.mark.parametrize("exponent", [3, 4])
-def test_success_of_poisson_bipolar_aloha(exponent):
-    """A link of 5 m amid 0.001 active interferers per square metre: exp(-lambda p C r^2) at 0 dB."""
-    expected = TABLE["bipolar_aloha_success"][f"alpha{exponent}_theta0dB_lam.01_p.1_r5"]
-    rng = np.random.default_rng(9)
-    squared_m2 = np.cumsum(rng.exponential(size=(20_000, 150)), axis=1) / (np.pi * 0.001)
-    received_w = rng.exponential(size=(20_000, 151))
-    received_w[:, 0] *= 5.0**-exponent
-    received_w[:, 1:] *= squared_m2 ** (-exponent / 2)
-    beyond_w = np.pi * 0.001 * squared_m2[:, -1:] ** (1 - exponent / 2) / (exponent / 2 - 1)
-
-    sinr = sinr_at_one_receiver(received_w, beyond_w)[:, 0]
-
-    assert (sinr >= 1.0).mean() == pytest.approx(expected, abs=0.01)
 
 
 @pytest.mark.parametrize("cutoff", [1e-200, 1e-9, 1e-6, 1e-3, 0.01, 0.2, 1.0, 3.0, 20.0])
@@ -444,8 +393,3 @@ def test_a_target_over_noise_is_met_up_to_the_cap():
     power_w = TargetSnr(target_snr_db=10 * np.log10(2)).powers_w(np.ones(2), np.array([1e-10, 1e-12]), 1e-12, 1e6)
 
     assert power_w == pytest.approx([0.02, 1.0])
-
-
-def test_every_kind_of_power_control_has_claims_here():
-    """The table and this file name the same kinds."""
-    assert set(POWER_CONTROLS) == {law.kind for law in (FullPower, OpenLoop, TargetSnr)}

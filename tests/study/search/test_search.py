@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import shutil
 import signal
@@ -361,21 +360,3 @@ def test_a_timing_only_search_has_no_target(study_file):
     path = study_file(f"{SETTINGS}search: {{space: {{algorithm.lr: [1, 2]}}}}\n")
     with pytest.raises(FednetError, match="leave out target"):
         load_search(StudyFile.read(path), timing_only=True)
-
-
-def test_a_race_among_equals_rarely_drops_one_of_them():
-    """Four equal settings, five seeds, a look after each: one of them is dropped in at most 12 % of 200 races.
-
-    Each look alone would drop one in 5 %; the race does not correct for its four looks.
-    """
-    generator = np.random.Generator(np.random.PCG64(5))
-    lost = 0
-    for costs in generator.normal(size=(200, 5, 4)):
-        left = list(range(4))
-        for seeds in range(2, 6):
-            mask, _ = confidence_set(costs[:seeds, left])
-            left = list(itertools.compress(left, mask))
-            if len(left) < 4:
-                lost += 1
-                break
-    assert lost <= 24
