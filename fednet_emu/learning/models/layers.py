@@ -22,8 +22,7 @@ class Layers:
     """Division of a flat parameter vector [size] into a shared and a private part.
 
     The layers or parameters listed in `private` stay on the device. The `n_shared` other scalars are sent and received;
-    the last `n_statistics` of them are running statistics. The masks `shared` and `private` [size] are 1 for scalars of
-    the part, and 0 for the others.
+    the last `n_statistics` of them are running statistics. The masks `shared` and `private` [size] are 1 in the part.
     """
 
     def __init__(self, model: FlatModel, private: Sequence[LayerName]) -> None:
