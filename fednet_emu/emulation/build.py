@@ -65,8 +65,7 @@ def _split(train_y: Tensor, test_y: Tensor, splits: Sequence[Partitioned], class
 def deal(scenario: Scenario, streams: Streams, data_dir: Path | None) -> Dealt:
     """Load the dataset, hold out the server's samples, split the other samples, and apply attack, groups and noise.
 
-    A `ScenarioError` is raised if settings are incompatible, or if the algorithm brings its own data, and a `DataError`
-    if the data cannot be read.
+    A `ScenarioError` is raised if settings are incompatible, and a `DataError` if the data cannot be read.
     """
     (data, partition, _), server = scenario.learning(), scenario.server
     everything = data.limited(data.load(data_dir, streams("data")), streams("limit"))

@@ -194,8 +194,7 @@ class AtStart(NamedTuple):
 class Outlook:
     """A scenario and estimates of its run, each computed on first access. The scenario may be too large to run.
 
-    `data_dir` is the folder of datasets, whose headers are read; None for the folder given by the environment variable
-    FEDNET_DATA.
+    `data_dir` is the folder of datasets, whose headers are read; None for the folder given by FEDNET_DATA.
     """
 
     scenario: Scenario
@@ -344,8 +343,7 @@ def unreachable(outlook: Outlook) -> Iterator[Problem]:
     """Yield an error for each direction (uplink or downlink) in which no device can ever deliver a message.
 
     In such a direction, even the best of 10^8 fading blocks does not raise the SNR of any device at its initial
-    position to the minimum SINR that the rate model and the access scheme require. Recorded rates are ignored, so that
-    no file is read.
+    position to the minimum SINR that the rate model and the access scheme require. Recorded rates are not read.
     """
     network = outlook.scenario.network
     for way, links in zip((network.uplink, network.downlink), outlook.links, strict=True):

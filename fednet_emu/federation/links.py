@@ -164,8 +164,7 @@ class Links:
 class EdgeServers:
     """The edge servers of a hierarchical network, one at each base station, with the index of the base station.
 
-    Transfers between a device and its edge server are uplinks and downlinks of the federation, through the serving base
-    station.
+    A device and its edge server communicate by uplinks and downlinks, through the serving base station.
     """
 
     def __init__(self, fed: Fed) -> None:

@@ -30,8 +30,7 @@ from fednet_emu.units import db_to_linear
 class RoundPlans:
     """Plans rounds if the uplink's access is `planned`, and records the plans in the series `plan`.
 
-    With any other access, no round is planned. If `asks` is True, the caller of the run determines the grants of each
-    cell in place of the planner.
+    If `asks` is True, the caller of the run determines the grants of each cell in place of the planner.
     """
 
     def __init__(

@@ -145,8 +145,7 @@ class SecureMean:
 def levels(update: Tensor, rule: SecureAggregation) -> Words:
     """Return the integer levels to which a vector [P] is quantised before masking.
 
-    Values are clipped to [-`rule.clip`, `rule.clip`]. The level is 0 for the value -`rule.clip`, and 2 `rule.largest`
-    for `rule.clip`.
+    Values are clipped to [-`rule.clip`, `rule.clip`], whose ends have the levels 0 and 2 `rule.largest`.
     """
     cut = update.double().clamp(-rule.clip, rule.clip) * (rule.largest / rule.clip)
     found: Words = (cut.trunc().long() + rule.largest).cpu().numpy().astype(np.uint64)

@@ -151,8 +151,7 @@ class Clock(simpy.Environment):
     def forget(self, event: Event) -> None:
         """Mark a scheduled event, whose callbacks must not run any more, for removal from the event queue.
 
-        Marked events are removed together when they are about half of the queue, so that a removal takes constant time
-        on average.
+        Marked events are removed together when they are about half of the queue, in constant time on average.
         """
         event.forgotten = True  # type: ignore[attr-defined]
         self._forgotten += 1

@@ -40,8 +40,7 @@ shadowing."""
 class Streams:
     """Random streams of one run by name; `streams("batch", 3, 12)` is the generator of device 3's batches in round 12.
 
-    `scene_seed` seeds the streams of the scene (data, initial model, positions, hardware, shadowing); by default, the
-    scene uses `seed`.
+    `scene_seed`, by default `seed`, seeds the scene: data, initial model, positions, hardware, shadowing.
     """
 
     def __init__(self, seed: int, scene_seed: int | None = None) -> None:

@@ -91,8 +91,7 @@ STAGED = "unfinished"
 class RunFolder:
     """The folder of a run. Its manifest contains the status: running, done, diverged, interrupted or failed.
 
-    The run writes its files to the folder `path`. If `path` differs from `home`, the files are moved to `home` when the
-    run is finished.
+    The run writes its files to `path`. If this differs from `home`, the files are moved to `home` at the end.
     """
 
     def __init__(self, home: Path, path: Path, lock: FileLock, facts: Mapping[str, Any]) -> None:

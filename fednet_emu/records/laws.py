@@ -148,8 +148,7 @@ class _Made(NamedTuple):
 class _Arrived(NamedTuple):
     """First arrival times in ns of payloads at receivers, as arrays [pairs].
 
-    `place` is an integer that encodes the pair of payload and receiver. If all transfers of a payload to a receiver
-    were lost, the time is `_FOREVER`.
+    `place` encodes the pair of payload and receiver. The time is `_FOREVER` if all its transfers were lost.
     """
 
     place: IntArray

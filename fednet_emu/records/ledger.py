@@ -269,8 +269,7 @@ def _whole(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
 def _mean_rates_bps(rows: Rows) -> NDArray[np.float32]:
     """Return the mean rate of each transfer in bit/s [transfers]; NaN for transfers without airtime.
 
-    It is the number of transmitted bits divided by the airtime, which excludes waits for acknowledgements and the delay
-    after the last bit on the air.
+    The airtime excludes waits for acknowledgements and the delay after the last bit on the air.
     """
     air_ns = np.where(rows["started_ns"] == NEVER_NS, 0, rows["ended_ns"] - rows["started_ns"])
     if "ack_wait_ns" in (rows.dtype.names or ()):

@@ -224,8 +224,7 @@ def busy_spans(ledger: Ledger, kind: int) -> tuple[IntArray, IntArray]:
 def _delays(delay_s: Array, unfinished: Mask) -> dict[str, Any]:
     """Return the mean and quantiles of delays [n] in s, and their number.
 
-    `unfinished` is a mask [n] of delays that are lower bounds. `at_least` in the result lists the statistics that are
-    therefore lower bounds.
+    `unfinished` [n] marks delays that are lower bounds; `at_least` lists the statistics that then are, too.
     """
     if not len(delay_s):
         return {"counted": 0, **dict.fromkeys(DELAYS), "at_least": []}

@@ -44,8 +44,7 @@ class Column:
 
     If `words` is not empty, integer codes are converted to these words. If `seconds` is True, ns are converted to s;
     negative values mean never and become NaN. If `decibels` is True, ratios are converted to dB; 0 means unknown and
-    becomes NaN. `hashed` is the column's name in the event digest, by default the name of the column. It lets a renamed
-    column keep its digest.
+    becomes NaN. `hashed` is the column's name in the event digest, which a renamed column keeps.
     """
 
     dtype: type[np.generic]

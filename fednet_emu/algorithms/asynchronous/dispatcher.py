@@ -64,8 +64,7 @@ class Dispatcher:
     device that returns is invited. After a lost or late reply the server invites another device. Replies that arrive at
     the same instant are returned in the order of devices. New devices are invited only after all of these replies, so
     that they receive a model that includes them. If devices do not move, a device whose link cannot carry data is not
-    invited again. If the caller of the run takes the decision `dispatch` (`Federation.outside`), its choice replaces
-    the random draw.
+    invited again. A caller that takes the decision `dispatch` (`Federation.outside`) replaces the random draw.
     """
 
     def __init__(self, fed: Federation, concurrency: int, deadline_s: float | None, plan: SgdPlan) -> None:

@@ -163,8 +163,7 @@ class Safa(LocalTraining):
 def mean(w: Tensor, entries: Sequence[Tensor], shares: Sequence[float]) -> Tensor:
     """Return the mean of the cache `entries`, each [P], weighted by `shares`.
 
-    The mean is `w` [P] plus the weighted differences from `w`, so the mean is bit-identical to `w` if all entries are
-    bit-identical to `w`.
+    The mean is `w` [P] plus the weighted differences from `w`, so it is bit-identical to `w` if all entries are.
     """
     update = w.new_zeros(w.shape)
     for entry, share in zip(entries, shares, strict=True):

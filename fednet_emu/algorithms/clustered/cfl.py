@@ -90,8 +90,7 @@ def lengths(
 ) -> tuple[float, float]:
     """Return the norm of the weighted mean of the updates `arrived` - `w`, each [P], and the maximum norm of an update.
 
-    Only the first `n` entries of an update are used, which excludes running statistics; if `n` is None, all entries are
-    used.
+    Only the first `n` entries of an update (without running statistics) are used, or all entries if `n` is None.
     """
     w, arrived = w[:n], [w_k[:n] for w_k in arrived]
     return float((mean_of(w, arrived, weights) - w).norm()), max(float((w_k - w).norm()) for w_k in arrived)

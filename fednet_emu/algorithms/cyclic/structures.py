@@ -110,8 +110,7 @@ def greedy_groups(rivals: CandidateSenders, candidates: Iterable[int], most: int
 def coloured_groups(rivals: CandidateSenders, candidates: Iterable[int], most: int | None = None) -> list[list[int]]:
     """Return groups from a DSATUR colouring of the graph whose edges are the pairs that cannot send together.
 
-    The interference of several senders adds up, so the senders of one colour may not all be decoded; such a colour is
-    split greedily.
+    Interference adds up, so a colour whose senders cannot all be decoded is split greedily.
     """
     import networkx as nx
 

@@ -121,8 +121,7 @@ _BISECTIONS = 60
 def start_weights(p: Array, reach: Array) -> Array:
     """Return initial unbiased relay weights [relays, sources], with equal shares for all usable relays of a source.
 
-    `p` [devices] are the probabilities that an upload arrives, and `reach` [sources, relays] the probabilities of
-    links.
+    `p` [devices] are the probabilities of uploads, and `reach` [sources, relays] those of links.
     """
     chance = (reach * p[None, :]).T
     usable = chance > 0

@@ -61,8 +61,7 @@ class Matcha(Mixing):
 def matchings(graph: Digraph) -> IntArray:
     """Return a colour [edges], from 0, for each edge of a bidirectional graph, so that each colour is a matching.
 
-    Both directions of an edge have the same colour. Each edge, in order, is given the first colour that no other edge
-    of its two devices has.
+    Each edge, in order, is given, in both directions, the first colour that no other edge of its devices has.
     """
     taken: list[set[int]] = [set() for _ in range(graph.n_devices)]
     colour: dict[tuple[int, int], int] = {}
@@ -111,8 +110,7 @@ def activation(laplacians: Array, budget: float) -> Array:
 def on_budget(p: Array, total: float) -> Array:
     """Return the point nearest to `p` [matchings] with entries from 0 to 1 and a sum of at most `total`.
 
-    The point is clip(p - shift). Its sum falls as the shift grows, linearly between the shifts at which an entry
-    becomes 0 or 1.
+    The point is clip(p - shift), whose sum is linear between shifts at which an entry becomes 0 or 1.
     """
     inside = np.clip(p, 0, 1)
     if inside.sum() <= total:

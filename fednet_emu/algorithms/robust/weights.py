@@ -31,9 +31,8 @@ class Prior(Component):
 def project(v: Array) -> Array:
     """Return the point of the simplex nearest to `v` [N], by sorting in O(N log N).
 
-    The result is p = max(0, v - theta), with theta such that the sum of p is 1. Only differences between entries of `v`
-    matter, so the largest entry is subtracted first; otherwise, for entries above 1e16, the sum of 1 would be lost to
-    rounding.
+    The result is p = max(0, v - theta), with theta such that the sum of p is 1. The largest entry is subtracted first,
+    so that the sum of 1 is not lost to rounding if entries are above 1e16.
     """
     below = v - v.max()
     falling = -np.sort(-below)

@@ -211,8 +211,7 @@ def chosen(numbers: Sequence[int], there: Sequence[Device]) -> list[Device]:
 def highest(values: Array, view: ServerView, among: IntArray | None = None) -> list[int]:
     """Return the `view.size` devices with the highest `values` [N], in descending order.
 
-    The devices are chosen from the indices `among`, or from all present devices if `among` is None. Ties are broken at
-    random, and nan ranks last.
+    The devices are chosen from the indices `among`, by default all present devices. Ties are random; nan is last.
     """
     shuffled = view.rng.permutation(view.there if among is None else among)
     chosen: list[int] = shuffled[np.argsort(-values[shuffled], kind="stable")[: view.size]].tolist()

@@ -51,8 +51,7 @@ def greedy(download_s: Array, compute_s: Array, upload_s: Array, round_s: float,
     """Return the indices of at most `size` devices in the order of selection, from their estimated times [n] in s.
 
     Each step selects the device that adds the least time to the round, if the round then takes less than `round_s`. Of
-    several such devices, the one with the lowest index is selected. If no device fits, only the fastest device is
-    selected.
+    several such devices, the one with the lowest index is selected. If none fits, only the fastest is selected.
     """
     left, chosen = np.arange(len(upload_s)), list[int]()
     sent_s, ends_s = 0.0, 0.0  # T^d and Theta

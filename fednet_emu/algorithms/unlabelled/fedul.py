@@ -215,8 +215,7 @@ class FedUL(Algorithm):
     def _sets(self, fed: Federation, method: str) -> Tensor:
         """Return the index of the set of each data row [rows] among the sets of its device; -1 for rows of the server.
 
-        A `ScenarioError` is raised if there are no sets, fewer sets than classes, or no labelled samples on the server,
-        although `method` trains there.
+        A `ScenarioError` is raised if there are fewer sets than classes, or no server samples for `method`.
         """
         task = fed.task
         if task.sets is None:

@@ -60,9 +60,8 @@ def deal_poisoned(
 ) -> tuple[Samples, tuple[Partitioned, Partitioned]]:
     """Distribute samples among `count` devices, and poison the training samples of malicious devices.
 
-    `rngs` are the random streams of the partition and of the attack. The function returns the samples, including the
-    poisoned ones, and the splits of the training and the test samples. It raises a `ScenarioError` if the target class
-    does not exist.
+    `rngs` are the random streams of the partition and of the attack. The function returns all samples, and the splits
+    of the training and the test samples. A missing target class is a `ScenarioError`.
     """
     if samples.classes is None or attack.target >= samples.classes:
         found = (

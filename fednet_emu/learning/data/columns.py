@@ -60,8 +60,7 @@ class Table(NamedTuple):
 def numbers(table: Table, columns: Sequence[str], *, single: bool) -> tuple[NDArray[Any], list[str]]:
     """Return columns of numbers or of equally long lists as one array, and the names of the features.
 
-    The array has the shape [n, ...] or [n, features]. If `single` is True, numbers that are too large for float32 are
-    rejected, too.
+    The array has the shape [n, ...] or [n, features]. If `single` is True, numbers must fit into float32.
     """
     parts = [_numbers(table, column, single=single) for column in columns]
     widths = [1 if part.ndim == 1 else part.shape[1] if len(parts) == 1 else part[0].size for part in parts]
@@ -157,8 +156,7 @@ def _decoded(table: Table, column: str) -> Iterator[Any]:
 def labels(tables: Sequence[Table], column: str) -> tuple[list[NDArray[Any]], int | None]:
     """Return the targets [n] of each table, as class indices or real numbers, and the number of classes, if known.
 
-    Strings become class indices, in the alphabetical order of the strings in the first table. Booleans become the
-    classes 0 (False) and 1 (True).
+    Strings become classes in the alphabetical order of those in the first table, booleans the classes 0 and 1.
     """
     names = tables[0].class_names(column)
     if names is not None or not tables[0].is_text(column):
@@ -197,8 +195,7 @@ def pixels(images: NDArray[np.uint8]) -> Tensor:
 def standardise(train: Tensor, test: Tensor) -> None:
     """Standardise each channel of the training and the test set [n, channels, ...], in place.
 
-    After scaling, a channel has mean 0 and standard deviation 1 over the training samples. If a channel is constant,
-    only the mean is subtracted.
+    Over the training samples, a channel then has mean 0 and deviation 1, or 0 if the channel is constant.
     """
     axes = (0, *range(2, train.ndim))
     deviation, mean = torch.std_mean(train, axes, correction=0, keepdim=True)

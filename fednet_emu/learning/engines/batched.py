@@ -61,8 +61,7 @@ class BatchedEngine(Engine):
     Jobs of models that cannot share a vectorised call are trained one by one. Batches with fewer samples are padded
     with samples of weight zero. Jobs with fewer steps leave the stack early. The size of a stack is limited so that
     parameters, batches and activations need about `memory_limit_byte`. If this is None, the limit fits into a CPU's
-    caches, or is an eighth of a GPU's memory. The function `form` returns the implementation of a training step for a
-    model.
+    caches, or is an eighth of a GPU's memory. `form` returns a model's implementation of a training step.
     """
 
     def __init__(

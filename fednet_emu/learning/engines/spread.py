@@ -107,8 +107,7 @@ class _Wavefront:
     """The state that the threads share while they train a wavefront (a set of jobs that run together).
 
     Results of small models are passed to the caller several at a time, because waking the caller takes longer than
-    reading a result. If several stacks fail, the error of the first one in order is reported, even if another one
-    failed earlier.
+    reading a result. If several stacks fail, the error of the first one in order is reported.
     """
 
     def __init__(self, stacks: Sequence[list[ResolvedJob]]) -> None:

@@ -40,8 +40,7 @@ class Trainer:
         """Unpack the jobs of a parcel from its text and its tensors.
 
         `used` has the ids of the models and data to which the parcel refers. `keeps` maps ids to references, for all
-        values to be stored from now on; all other values are released. `opened` is the function that unpacks the
-        parcel.
+        values to be stored from now on; all other values are released. `opened` unpacks it.
         """
         self._kept = {key: self._kept[key] if key in self._kept else self._fetched(keeps[key]) for key in keeps}
         tensors = [tensor_of(array).to(self._device) for array in arrays]

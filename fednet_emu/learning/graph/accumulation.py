@@ -83,8 +83,7 @@ class AsMean(NamedTuple):
 class Accumulate:
     """The computation of a Deferred by an accumulation, which processes its inputs (parts) one at a time.
 
-    The parts are processed in order. Each part is processed as soon as its value and those of all earlier parts are
-    known.
+    A part is processed as soon as its value and those of all earlier parts are known.
     """
 
     def __init__(self, function: Callable[..., Accumulation], args: tuple[Any, ...], parts: Sequence[Deferred]) -> None:
@@ -103,8 +102,7 @@ class Accumulate:
     def as_mean(self) -> AsMean | None:
         """Return the inputs and weights if groups of inputs may be replaced by their weighted mean; None otherwise.
 
-        For example, the result is None if another computation uses an input, or if the value of the model `w` is not
-        known yet.
+        The result is None, for example, if another computation uses an input, or if `w` is not known yet.
         """
         functions = [self.function, *filter(callable, self.args)]
         if self.has_begun or not self.parts or any(all(own is not one for one in _OF_MEANS) for own in functions):
@@ -116,8 +114,7 @@ class Accumulate:
     def put_together(self, groups: Sequence[Sequence[int]]) -> None:
         """Replace each group of inputs by its first input, with the sum of the weights in the group.
 
-        Each group is a list of indices of inputs. The caller must set the value of its first input to the weighted mean
-        of the group.
+        Each group lists indices of inputs. The caller must set the group's first input to the weighted mean.
         """
         w, weights, *others = self.args
         self.args = (w, [sum(weights[place] for place in group) for group in groups], *others)

@@ -19,8 +19,7 @@ from fednet_emu.component.slot import Slot, kinds
 class Augmentation(Component):
     """Base class of random changes of samples.
 
-    The random numbers of all training steps are drawn before the first step, so that they can be copied to a GPU
-    together.
+    The random numbers of all steps are drawn before the first one, so that one copy brings them to a GPU.
     """
 
     def unfit(self, input_shape: tuple[int, ...]) -> str | None:

@@ -43,8 +43,7 @@ Ended = Iterator[tuple[int, float, float]]
 class Group(NamedTuple):
     """A group of training jobs for which only the weighted mean of the trained parameters is known.
 
-    `places` has the indices of the jobs, and `mean` is the weighted mean [size]. `told` has the mean loss and the mean
-    squared loss of each job.
+    `places` are the indices of the jobs, `mean` is the weighted mean [size], `told` the mean losses and squared losses.
     """
 
     places: list[int]
@@ -98,8 +97,7 @@ class Engine(ABC):
     def begin_all(self, jobs: Sequence[ResolvedJob]) -> None:  # noqa: B027
         """Start all jobs of a wavefront (a set of jobs that run together), and drop all other jobs started so far.
 
-        The method `run` is called for these jobs later. A job that `begin` starts between the two calls belongs to the
-        next wavefront.
+        `run` is called for them later. A job that `begin` starts in between belongs to the next wavefront.
         """
 
     def takes(self, columns: Columns) -> bool:
@@ -152,8 +150,7 @@ def checked_result(job: TrainJob, losses: Tensor, params: Tensor, squares: Tenso
     """Return the result of a job. Raise a `Diverged` error if its losses or parameters are not finite.
 
     `losses` [steps] are the mean losses of the batches, each computed before the step. `squares` [steps] are the sums
-    of the samples' squared losses in each batch. If `squares` is given, the result includes the mean squared loss per
-    sample.
+    of the samples' squared losses in each batch. They give the mean squared loss.
     """
     mean = float(losses.double().mean())
     if not torch.isfinite(params.sum() + mean) and not (torch.isfinite(losses).all() and torch.isfinite(params).all()):

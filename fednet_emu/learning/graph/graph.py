@@ -123,8 +123,7 @@ class Graph:
     def at_rest(self) -> bool:
         """Return True if the known values are a complete state of the graph, which can be stored.
 
-        This requires that no value is postponed or being computed, and that no accumulation has processed and released
-        some of its inputs.
+        No value may be postponed or in computation, and no accumulation may have released some of its inputs.
         """
         return (
             not self._computing
@@ -286,8 +285,7 @@ class Graph:
     def recall(self, what: Any, nodes: Sequence[Deferred], compute: Callable[[], Any]) -> Any:
         """Return the cached result of `compute`, or call `compute` if the result is not in the cache.
 
-        The function `compute` reads the `nodes` in this order. The value of `what` identifies the function in the
-        cache.
+        `compute` reads the `nodes` in this order, and is identified in the cache by the value of `what`.
         """
         program = self.program
         if program is None:

@@ -22,8 +22,7 @@ class Optimizer(Component):
         """Return a function that changes `weights` [n] in place by one step of size `lr`, given the gradient [n].
 
         The function must neither keep nor modify the gradient. Optimizers in `STACKED` also accept the weights [J, n]
-        of J jobs. They then receive the gradients [A, n] of the first A jobs, because the other jobs have completed
-        their steps.
+        of J jobs. They then receive the gradients [A, n] of the A jobs that still have steps.
         """
 
 
@@ -125,8 +124,7 @@ class AdamW(Adam):
 def clip(gradient: Tensor, clip_norm: float, mask: Tensor | None = None) -> None:
     """Scale gradients [..., n] down to the norm `clip_norm` if their norm is larger, in place.
 
-    The formula is that of PyTorch's `clip_grad_norm_`. Entries at which `mask` [..., n] is zero are not trained and do
-    not count in the norm.
+    The formula is that of PyTorch's `clip_grad_norm_`. Entries at which `mask` [..., n] is zero do not count.
     """
     norm = (gradient if mask is None else gradient * mask).norm(dim=-1, keepdim=True)
     gradient.mul_((clip_norm / (norm + 1e-6)).clamp_(max=1.0))

@@ -22,8 +22,7 @@ class Featured(NamedTuple):
 def with_features(model: FlatModel, outputs: int) -> Featured:
     """Return a model that also outputs features, which are the inputs of its last layer with parameters.
 
-    A `ScenarioError` is raised if the forward pass does not call this layer. `outputs` is the number of outputs of
-    `model`.
+    `model` has `outputs` outputs. A `ScenarioError` is raised if the forward pass does not call this layer.
     """
     exposed = FlatModel(_Exposed(model.live().module), model.loss_name, model.input_shape, model.vocabulary)
     one = torch.zeros(1, *model.input_shape, dtype=model.dtype if model.vocabulary is None else torch.int64)

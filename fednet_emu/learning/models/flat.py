@@ -259,8 +259,7 @@ class FlatModel:
     def unflatten(self, vector: Tensor, base: Tensor | None = None) -> dict[str, Tensor]:
         """Return the parameters and running statistics by name, as views into a flat vector.
 
-        If a base (the frozen weights of the layers with adapters) is passed or appended to the vector, its weights are
-        included.
+        The weights of a base that is passed, or appended to the vector, are included.
         """
         if base is None and len(vector) > self.size:
             vector, base = vector[: self.size], vector[self.size :]
@@ -437,8 +436,7 @@ class FlatModel:
         """Context manager that yields a copy of the module on the CPU for trial calls.
 
         The calls change neither the module nor torch's random generators. Other threads that draw random numbers wait
-        until the block ends. Otherwise, the trial would change their random numbers, and their use of the generator
-        would be attributed to the module.
+        until the block ends. Otherwise, their random numbers would change, and count as those of the module.
         """
         frozen = (p for p in module.parameters() if not p.requires_grad and p.device.type == "cpu")
         with torch_seed(0):

@@ -93,8 +93,7 @@ def initial_state(z_0: Tensor, n_planes: int) -> State:
 def master_step(state: State, z_0: Tensor, heard: Sequence[Heard], steps: Steps) -> State:
     """Return the master's state after the updates (13) to (15), and update (16) for the workers that reported.
 
-    Vectors are converted to double precision before an operation, because PyTorch is several times slower for operands
-    of different precisions.
+    Vectors are first converted to double precision: PyTorch is several times slower for mixed precisions.
     """
     pull, values, level = state.pull, state.values.copy(), state.h
     for arrival in heard:

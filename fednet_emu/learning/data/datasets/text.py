@@ -51,8 +51,7 @@ def words(text: str) -> list[str]:
 def frequent_words(texts: Iterable[Sequence[str]], size: int) -> dict[str, int]:
     """Return the `size` most frequent words, with their tokens 1, 2, and so on.
 
-    Words of equal frequency are in alphabetical order. Token 0 is reserved for unknown words, so there are `len(result)
-    + 1` different tokens.
+    Words of equal frequency are in alphabetical order. Token 0 is reserved for unknown words.
     """
     count = Counter(word for text in texts for word in text)
     ranked = sorted(count, key=lambda word: (-count[word], word))[:size]

@@ -122,8 +122,7 @@ class SurrogateSets(Partition):
 def set_priors(n_sets: int, classes: int, rng: np.random.Generator) -> Array:
     """Draw the class shares of a device's sets, as an array [sets, classes].
 
-    The shares are normalised weights from U(0.1, 1). Before normalisation, the weight of class m mod K in set m is
-    multiplied by `DOMINANCE`.
+    The shares are weights from U(0.1, 1), with `DOMINANCE` times more for class m mod K in set m, normalised.
     """
     weights = rng.uniform(0.1, 1.0, (n_sets, classes))
     weights[np.arange(n_sets), np.arange(n_sets) % classes] *= DOMINANCE
