@@ -45,27 +45,6 @@ def test_who_needs_single_uploads_is_refused_with_the_reason(kind: str) -> None:
     assert problems(*ALGORITHM_SETTINGS[kind]) == []
 
 
-@pytest.mark.parametrize(
-    ("kind", "setting", "what"),
-    [
-        *(("fedavg", f"aggregation={rule}", "compares single updates") for rule in ("median", "trimmed-mean")),
-        ("fedavg", "aggregation={kind: krum, byzantine: 0}", "krum compares single updates"),
-        ("fedavg", "retries=2", "a single upload cannot be repeated, got 2"),
-        ("fedavg", "selection={kind: fedcs}", "fits in uploads that go one after the other"),
-        ("fedavg", "selection=oort", "losses that single devices report"),
-        ("fedavg", "selection=power-of-choice", "losses of single devices"),
-        ("fedprox", "adaptive=true", "mu follows losses"),
-        ("fedprox", "partial_work=deadline", "its own upload time"),
-    ],
-)
-def test_settings_that_need_single_uploads_are_refused_with_the_reason(kind: str, setting: str, what: str) -> None:
-    """The problem names the setting and says why."""
-    [(_, found)] = problems(*settings_of(kind, "algorithm.deadline_s=10", f"algorithm.{setting}"))
-
-    assert f"not enough for algorithm.{setting.partition('=')[0]}: " in found
-    assert what in found
-
-
 @pytest.mark.parametrize("kind", sorted(set(SELECTIONS) - {"fedcs", "oort", "power-of-choice"}))
 def test_rules_by_presence_and_channels_choose_who_sends(kind: str) -> None:
     """They need no upload of a single device."""

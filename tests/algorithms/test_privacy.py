@@ -322,27 +322,6 @@ def test_engines_and_no_training_have_one_clock_under_faults(rule, more):
     assert torch.allclose(serial.read(serial.latest), batched.read(batched.latest), atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        (
-            (POISSON, ADAPTIVE, "algorithm.aggregation.noise_multiplier=0.3"),
-            "is all spent on the count of updates, got 0.3; must be below 2 count_noise, 0.2",
-        ),
-        ((POISSON, LOCAL, "algorithm.selection=oort"), "losses without noise, got selection: oort"),
-        (
-            ("algorithm={kind: fedprox, cohort: 2, lr: 0.1, adaptive: true}", LOCAL),
-            "without noise, got adaptive: true",
-        ),
-    ],
-)
-def test_what_tells_more_than_the_noise_hides_is_refused(changes, problem):
-    """With place and remedy."""
-    [(path, what)] = small_scenario(*changes).contradictions()
-    assert path[:2] == ("algorithm", "aggregation")
-    assert problem in what
-
-
 def test_central_noise_does_not_fit_over_the_air_and_that_of_devices_does():
     """There, each update has a gain that is not known."""
     air = "network.uplink.access={kind: over-the-air, symbols_per_slot: 4, snr_db: 30}"

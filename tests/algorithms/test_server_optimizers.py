@@ -1,4 +1,4 @@
-"""Server optimizers: one step by hand, PyTorch's own optimizers, the papers' loops, and every way to run them."""
+"""Server optimizers: one step by hand, the papers' loops, and every way to run them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_no_kind_is_untested() -> None:
     assert all(SERVER_OPTIMIZERS[kind].kind == kind for kind in KINDS)
 
 
-# ---- one step by hand, and PyTorch -----------------------------------------------------------------------------------
+# ---- one step by hand ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -161,24 +161,6 @@ def test_the_test_set_decides_nothing() -> None:
     assert without == 2
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        (("stop.patience={}",), "stop.patience: needs samples on which nothing is trained or tested, got server.valid"),
-        (
-            ("stop.patience={}", "server.validation_samples=9", "evaluation.every_rounds=null"),
-            "counts evaluations at the ends of rounds, got evaluation.every_rounds: null; give 1",
-        ),
-        (("server.validation_samples=9",), "chooses no model by its validation error"),
-    ],
-)
-def test_patience_without_what_it_counts_is_refused(settings: tuple[str, ...], words: str) -> None:
-    """With the remedy; validation samples that nobody uses stay refused."""
-    scenario = small_scenario(*CLASSES, *settings)
-
-    assert any(words in f"{'.'.join(key)}: {what}" for key, what in scenario.contradictions())
-
-
 def test_models_of_devices_count_by_their_mean() -> None:
     """Where each device trains alone."""
     fed = run_small(*WAITING, "stop.rounds=2", "stop.patience={}", "algorithm={kind: local, cohort: 4, lr: 0.1}")
@@ -379,26 +361,6 @@ def test_the_slowest_clock_in_time_is_chosen():
         assert (computes["ended_s"] - computes["started_s"]).to_numpy() == pytest.approx(720e-6 / part)
         assert expected_s(f"devices.cpu_frequency.within_s={within_s}") == pytest.approx(720e-6 / part)
         assert computes["energy_j"].to_numpy() == pytest.approx(full * part**2)
-
-
-@pytest.mark.parametrize(
-    ("setting", "wrong"),
-    [
-        (
-            "algorithm={kind: fedasync, alpha: 0.6, lr: 0.2, local_steps: 4, batch_size: 8}",
-            "does not choose its devices",
-        ),
-        (
-            "channel.rate={kind: fixed, bit_rate_bps: 1e6}",
-            "closed forms of channel.rate shannon, got planned with fixed",
-        ),
-    ],
-)
-def test_what_cannot_be_planned_is_refused(setting, wrong):
-    """Algorithms without rounds, and rate laws without closed forms, are refused with a way out."""
-    found = [what for path, what in small_scenario(*planned("least-time", setting)).contradictions()]
-
-    assert any(wrong in what for what in found)
 
 
 SCENARIO = {

@@ -308,25 +308,6 @@ def test_central_and_local_noise_go_with_it(rule):
     assert torch.allclose(*models, atol=3 * 2 / 2**16)
 
 
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        (("algorithm.weighting=samples",), "fedavg weights them by samples; set algorithm.weighting: uniform"),
-        (("algorithm.aggregation=median",), "median compares single updates"),
-        (("algorithm={kind: scaffold, cohort: 3, lr: 0.1}",), "its server reads single uploads"),
-        (("algorithm.selection=oort",), "losses that single devices report"),
-        (("network.uplink.compression={kind: top-k, share: 0.1}",), "cannot be compressed, got top-k"),
-        (("network.uplink.access=planned",), "several single messages of each device, got planned"),
-        (("algorithm.cohort=1",), "never has enough devices, got at most 1 a round"),
-        (("algorithm.selection=all", ADAPTIVE), "dp compares single updates"),
-    ],
-)
-def test_what_needs_single_uploads_is_refused(changes, problem):
-    """With place and remedy."""
-    found = small_scenario(FEDAVG, SECURE, *changes).contradictions()
-    assert any(path[:3] == ("network", "uplink", "secure_aggregation") and problem in what for path, what in found)
-
-
 AIR = "network.uplink.access={kind: over-the-air, slot_s: 0.001, symbols_per_slot: 4, cutoff: 0.2}"
 FADING = "channel.fading={kind: rayleigh, coherence_s: 0.01}"
 DIFFERENT = "devices.speed={kind: list, flop_per_s: [1e6, 1e6, 1e6, 2e5]}"

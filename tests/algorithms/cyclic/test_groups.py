@@ -18,7 +18,6 @@ from fednet_emu.algorithms.cyclic.structures import (
     seats_of,
     separate,
 )
-from fednet_emu.testing import small_scenario
 
 SIZES = st.tuples(st.integers(2, 8), st.integers(2, 8))
 """Groups of the base, and devices in each."""
@@ -105,19 +104,3 @@ def test_parts_are_disjoint_and_cover_all_samples(samples, seats):
     assert sorted(np.concatenate(parts).tolist()) == list(range(samples))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
     assert sum(len(part) / max(samples, 1) for part in parts) == pytest.approx(min(samples, 1))
-
-
-@pytest.mark.parametrize(
-    ("structure", "says"),
-    [
-        ("{kind: scenario-1, groups: 5}", "has more groups than devices, got 5; must be at most devices.count, 4"),
-        ("{kind: list, groups: [[0, 1], [2, 9]]}", "has a highest number, plus one, that is too high, got 10; must"),
-    ],
-)
-def test_groups_without_devices_are_told(structure, says):
-    """Groups that four devices cannot fill are a problem of the file, at its place."""
-    scenario = small_scenario(f"algorithm={{kind: cyclic-fedavg, lr: 0.1, structure: {structure}}}")
-    ((place, text),) = scenario.contradictions()
-
-    assert place == ("algorithm", "structure", "groups")
-    assert says in text

@@ -313,26 +313,6 @@ def test_every_variant_survives_loss(settings: tuple[str, ...]) -> None:
     assert not any(verify(fed.ledger, frozenset({"uplink", "downlink"})).values())
 
 
-@pytest.mark.parametrize(
-    ("uncertainty", "where", "what"),
-    [
-        ("{kind: box, lower: 0.3}", "uncertainty", "the box holds no weights"),
-        (
-            "{kind: cd-norm, budget: 1, deviation: [0.1, 0.1]}",
-            "uncertainty.deviation",
-            "not one for each worker, got 2",
-        ),
-        ("{kind: polyhedron, matrix: [[1, 1, 1, 1]], bounds: [0.5]}", "uncertainty", "the polyhedron holds no weights"),
-    ],
-)
-def test_impossible_sets_are_found_before_the_run(uncertainty: str, where: str, what: str) -> None:
-    """A set without weights, or for another number of workers, is a contradiction of the scenario, at its place."""
-    [(path, found)] = small_scenario(ASPIRE, f"algorithm.uncertainty={uncertainty}").contradictions()
-
-    assert path == ("algorithm", *where.split("."))
-    assert what in found
-
-
 def test_a_fixed_plane_keeps_its_multiplier(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mix_Even: lam is 1 after every iteration, and each share 1 / N, however far the level is from the losses."""
     masters: list[Master] = []
