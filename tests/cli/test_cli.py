@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 import signal
 import sys
 import time
@@ -34,12 +35,16 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_run_leaves_summary_tables_and_figures(tmp_path: Path) -> None:
-    """A run folder holds the resolved scenario, the summary, every table as Parquet, and figures as PNG."""
+    """A run folder holds the resolved scenario, the summary, every table as Parquet, and figures as PNG.
+
+    The last thing a run prints is a table with time, bits, energy, accuracy and the run folder.
+    """
     folder = tmp_path / "run"
 
     result = fednet("run", "quickstart", "--out", str(folder), *QUICK[:-1])
 
     assert result.exit_code == 0, result.output
+    assert all(word in result.output for word in ("simulated time", "uplink", "energy", "accuracy", str(folder)))
     summary = json.loads((folder / "summary.json").read_text())
     asked = {"simulated_s", "host_s", "rounds", "uplink_bit", "downlink_bit", "energy_j", "accuracy", "event_digest"}
     assert asked <= set(summary)
@@ -70,19 +75,13 @@ def test_profile_says_where_the_time_went(tmp_path: Path, monkeypatch: pytest.Mo
     assert sum(parts.values()) == pytest.approx(summary["host_s"], abs=3.0)
 
 
-def test_run_ends_with_a_table(tmp_path: Path) -> None:
-    """The last thing a run prints is a table with time, bits, energy, accuracy and the run folder."""
-    folder = tmp_path / "run"
-    result = fednet("run", "quickstart", "--out", str(folder), *QUICK)
-    again = fednet("run", "quickstart", "--out", str(folder), "--force", *QUICK)
+def test_quiet_prints_nothing(finished: Path, tmp_path: Path) -> None:
+    """--quiet is for scripts: the run folder, here one in place of another with --force, is the only result."""
+    folder = shutil.copytree(finished, tmp_path / "run")
+    result = fednet("run", "quickstart", "--out", str(folder), "--quiet", "--force", *QUICK, "--seed", "5")
 
-    assert again.exit_code == 0
-    assert all(word in result.output for word in ("simulated time", "uplink", "energy", "accuracy", str(folder)))
-
-
-def test_quiet_prints_nothing(tmp_path: Path) -> None:
-    """--quiet is for scripts: the run folder is the only result."""
-    assert fednet("run", "quickstart", "--out", str(tmp_path / "run"), "--quiet", *QUICK).output == ""
+    assert (result.exit_code, result.output) == (0, "")
+    assert json.loads((folder / "summary.json").read_text())["seed"] == 5
 
 
 def test_default_folder_is_named_by_scenario_and_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -385,37 +384,38 @@ def test_channels_are_listed_with_their_rates(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("report") / "run"
-    fe.run("quickstart", settings={"stop.rounds": 2}, out=folder, timing_only=True)
+def timed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of three rounds without training."""
+    folder = tmp_path_factory.mktemp("timed") / "run"
+    fe.run("quickstart", settings={"stop.rounds": 3}, out=folder, timing_only=True)
     return folder
 
 
-def test_the_page_is_in_the_run_folder_unless_said_otherwise(reported: Path, tmp_path: Path) -> None:
+def test_the_page_is_in_the_run_folder_unless_said_otherwise(timed: Path, tmp_path: Path) -> None:
     """The path is all that is printed; --out may name a folder that does not exist yet."""
-    result = fednet("report", str(reported))
-    elsewhere = fednet("report", str(reported), "--out", str(tmp_path / "new" / "page.html"))
+    result = fednet("report", str(timed))
+    elsewhere = fednet("report", str(timed), "--out", str(tmp_path / "new" / "page.html"))
 
     assert (result.exit_code, elsewhere.exit_code) == (0, 0)
-    assert result.stdout == f"{reported / 'report.html'}\n"
-    page = (reported / "report.html").read_text(encoding="utf-8")
+    assert result.stdout == f"{timed / 'report.html'}\n"
+    page = (timed / "report.html").read_text(encoding="utf-8")
     assert page == (tmp_path / "new" / "page.html").read_text(encoding="utf-8")
     assert "title: 'Quickstart: FedAvg on handwritten digits over a TDMA uplink'" in page
 
 
-def test_a_run_can_be_made_again_over_its_page(reported: Path) -> None:
+def test_a_run_can_be_made_again_over_its_page(timed: Path) -> None:
     """The page is nobody's table: reading the run, and running it again, do not mind it."""
-    (reported / "report.html").touch()
+    (timed / "report.html").touch()
 
-    again = fe.run("quickstart", settings={"stop.rounds": 2}, out=reported, timing_only=True, force=True)
+    again = fe.run("quickstart", settings={"stop.rounds": 3}, out=timed, timing_only=True, force=True)
 
     assert again.verdict == "all records consistent"
 
 
-def test_what_is_no_run_is_a_mistake(reported: Path, tmp_path: Path) -> None:
+def test_what_is_no_run_is_a_mistake(timed: Path, tmp_path: Path) -> None:
     """One sentence, and exit code 2."""
     nothing = fednet("report", str(tmp_path))
-    nowhere = fednet("report", str(reported), "--out", str(reported / "rounds.parquet" / "page.html"))
+    nowhere = fednet("report", str(timed), "--out", str(timed / "rounds.parquet" / "page.html"))
 
     assert (nothing.exit_code, nowhere.exit_code) == (2, 2)
     assert "summary.json" in nothing.stderr
@@ -436,28 +436,21 @@ def test_a_run_of_an_older_version_has_a_page_without_a_map(tmp_path: Path) -> N
     assert [text[:32] for text in told] == ['"The run has not recorded it, wi'] * 2
 
 
-@pytest.fixture(scope="module")
-def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("trace") / "run"
-    fe.run("quickstart", settings={"stop.rounds": 3}, out=folder, timing_only=True)
-    return folder
-
-
-def test_the_trace_is_in_the_run_folder_unless_said_otherwise(traced: Path, tmp_path: Path) -> None:
+def test_the_trace_is_in_the_run_folder_unless_said_otherwise(timed: Path, tmp_path: Path) -> None:
     """The path is all that is printed; --out may name a folder that does not exist yet."""
-    result = fednet("trace", str(traced))
-    elsewhere = fednet("trace", str(traced), "--out", str(tmp_path / "new" / "t.pftrace"), "--quiet")
+    result = fednet("trace", str(timed))
+    elsewhere = fednet("trace", str(timed), "--out", str(tmp_path / "new" / "t.pftrace"), "--quiet")
 
     assert (result.exit_code, elsewhere.exit_code) == (0, 0)
-    assert result.stdout == f"{traced / 'run.pftrace'}\n"
-    assert (traced / "run.pftrace").read_bytes() == (tmp_path / "new" / "t.pftrace").read_bytes()
+    assert result.stdout == f"{timed / 'run.pftrace'}\n"
+    assert (timed / "run.pftrace").read_bytes() == (tmp_path / "new" / "t.pftrace").read_bytes()
 
 
-def test_from_until_and_devices_make_it_smaller(traced: Path, tmp_path: Path) -> None:
+def test_from_until_and_devices_make_it_smaller(timed: Path, tmp_path: Path) -> None:
     """Only the devices that were asked for have tracks, and no counter is outside of the window."""
     path = tmp_path / "t.pftrace"
 
-    result = fednet("trace", str(traced), "--out", str(path), "--from", "0.5", "--until", "1.0", "--devices", "1,7-9")
+    result = fednet("trace", str(timed), "--out", str(path), "--from", "0.5", "--until", "1.0", "--devices", "1,7-9")
 
     assert result.exit_code == 0, result.output
     packets = Trace.FromString(path.read_bytes()).packet
@@ -468,10 +461,10 @@ def test_from_until_and_devices_make_it_smaller(traced: Path, tmp_path: Path) ->
     assert 5e8 <= min(counted) <= max(counted) <= 1e9
 
 
-def test_mistakes_end_with_exit_code_2(traced: Path, tmp_path: Path) -> None:
+def test_mistakes_end_with_exit_code_2(timed: Path, tmp_path: Path) -> None:
     """What is not a run, a window without devices or time, a list that is none, and a place that cannot be written."""
     (tmp_path / "file").write_text("in the way")
-    run, nowhere = str(traced), str(tmp_path / "file" / "t.pftrace")
+    run, nowhere = str(timed), str(tmp_path / "file" / "t.pftrace")
 
     wrong = {
         "no such run folder": fednet("trace", str(tmp_path / "none")),
@@ -506,14 +499,14 @@ def test_a_study_has_no_single_trace(tmp_path: Path) -> None:
     assert "is the folder of a study, got no single run; give the folder of one of its runs" in result.stderr
 
 
-def test_progress_is_shown(traced: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_shown(timed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulated time and slices grow with the parts that are read, up to the end of the run."""
     shown: list[tuple[str, float]] = []
 
     recorder = Bar(0.0, lambda text, part, _: shown.append((text, part)))
     monkeypatch.setattr(feed, "PART_ROWS", 10)
     monkeypatch.setattr(progress, "bar", lambda _progress: nullcontext(recorder))
-    fe.Run.opened(traced).trace(tmp_path / "t.pftrace")
+    fe.Run.opened(timed).trace(tmp_path / "t.pftrace")
 
     parts = [part for _, part in shown]
     assert len(shown) > 5

@@ -41,6 +41,14 @@ def test_what_is_carried_follows_the_steps():
     assert STEPS.bits_between(S, 401 * S) == 600e6
 
 
+def test_silence_at_the_end_is_not_waited_for():
+    """What is through before the silence ends there; what needs the next turn waits."""
+    silent_end = RateSeries(np.array([0.0, 1.0, 3.0]), np.array([1e6, 0.0]))
+
+    assert [silent_end.needed_ns(10**6, 0), silent_end.needed_ns(2 * 10**6, 0)] == [S, 4 * S]
+    assert silent_end.needed_ns(2 * 10**6, 3000 * S) == 4 * S
+
+
 def test_a_rate_holds_from_its_edge_until_the_next():
     """At an edge the new rate counts, also at the end, where the series starts again."""
     assert [STEPS.rate_at_bps(t) for t in (0.0, 0.99, 1.0, 2.9, 3.0, 4.0, 4.999, 403.5)] == [
