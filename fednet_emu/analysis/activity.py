@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -130,10 +130,13 @@ def ranked(bars: pd.DataFrame, sort: str) -> list[int]:
     return [int(device) for device in devices]
 
 
-def spread(ranking: list[int], count: int) -> list[int]:
-    """Return `count` evenly spaced devices of a sorted list, with the first and the last; all if there are fewer."""
-    places = np.linspace(0, len(ranking) - 1, min(count, len(ranking)))
-    return [ranking[place] for place in np.round(places).astype(int).tolist()]
+Item = TypeVar("Item")
+
+
+def spread(items: Sequence[Item], count: int) -> list[Item]:
+    """Return `count` evenly spaced items of a sequence, with the first and the last; all if there are fewer."""
+    places = np.linspace(0, len(items) - 1, min(count, len(items)))
+    return [items[place] for place in np.round(places).astype(int).tolist()]
 
 
 SPENT = ("uplink", "downlink", "sidelink", "compute", WAITING, "idle")
@@ -147,7 +150,6 @@ def time_split(bars: pd.DataFrame, devices: int, simulated_s: float) -> dict[str
 
     Args:
         bars: the activities within the run; see `activity_bars`. Activities of the server are ignored.
-        devices: number of devices.
         simulated_s: duration of the run in simulated seconds.
     """
     bars = bars[bars["device"] >= 0]
@@ -276,7 +278,7 @@ class Window:
             begin = f"must be after the begin at {self.from_s:g} s"
             raise FednetError(f"until_s: {begin}, got {self.until_s:g} s; give a later end")
         if self.sort is not None and self.sort not in SORTS:
-            hint = did_you_mean(self.sort, SORTS) or f"; choose from {', '.join(SORTS)}"
+            hint = did_you_mean(self.sort, SORTS, "choose from")
             raise FednetError(f"sort: no such order of devices, got '{self.sort}'{hint}")
         if self.devices is None:
             return
