@@ -32,7 +32,7 @@ from fednet_emu.host import (
     main_left_out,
 )
 from fednet_emu.learning.engines.ray.cluster import connected
-from fednet_emu.records.folder import FINISHED, RunFolder, read_manifest, require_sound
+from fednet_emu.records.folder import FINISHED, SUMMARY, RunFolder, read_manifest, require_sound
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.study.file import Limits
 from fednet_emu.tracking.tracker import trackers_of
@@ -40,7 +40,6 @@ from fednet_emu.tracking.tracker import trackers_of
 POLL_S = 0.05
 GRACE_S = 5.0
 """Host time, in seconds, that a run has to write its records after a request to stop. After that, the run is killed."""
-SUMMARY = "summary.json"
 LOG = logging.getLogger("fednet_emu")
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
