@@ -154,32 +154,22 @@ def time_split(bars: pd.DataFrame, devices: int, simulated_s: float) -> dict[str
     """
     bars = bars[bars["device"] >= 0]
     rank = bars["activity"].map({name: place for place, name in enumerate(SPENT)}).to_numpy(np.int64)
-    device = bars["device"].to_numpy(np.int64)
-    edges = _Edges(device, bars["started_s"].to_numpy(np.float64), bars["ended_s"].to_numpy(np.float64))
+    # the time of each device is divided into intervals at the start and at the end of each of its activities
+    device = np.tile(bars["device"].to_numpy(np.int64), 2)
+    at_s = np.concatenate([bars["started_s"], bars["ended_s"]]).astype(np.float64)
+    order = np.lexsort((at_s, device))
+    device, at_s = device[order], at_s[order]
+    took_s = np.append(np.diff(at_s), 0.0)[: len(at_s)]  # empty without activities
+    took_s[:-1][device[1:] != device[:-1]] = 0.0
     spent: dict[str, Array] = {}
-    busy = np.zeros(len(edges.took_s), np.bool_)
+    busy = np.zeros(len(took_s), np.bool_)
     for place, name in enumerate(SPENT[:-1]):
-        now = edges.covered(rank == place) & ~busy
+        step = (rank == place).astype(np.int64)
+        under_way = np.cumsum(np.concatenate([step, -step])[order])
+        now = (under_way > 0) & ~busy
         busy |= now
-        spent[name] = np.bincount(edges.device[now], edges.took_s[now], minlength=devices).astype(np.float64)
+        spent[name] = np.bincount(device[now], took_s[now], minlength=devices).astype(np.float64)
     return {**spent, "idle": np.maximum(simulated_s - sum(spent.values()), 0.0)}
-
-
-class _Edges:
-    """The time axis of each device, divided into intervals at the start and end of each activity of the device."""
-
-    def __init__(self, device: Array, started_s: Array, ended_s: Array) -> None:
-        both, at_s = np.concatenate([device, device]), np.concatenate([started_s, ended_s])
-        self._order = np.lexsort((at_s, both))
-        self.device = both[self._order]
-        at_s = at_s[self._order]
-        self.took_s = np.append(np.diff(at_s), 0.0)[: len(at_s)]  # empty without activities
-        self.took_s[:-1][self.device[1:] != self.device[:-1]] = 0.0
-
-    def covered(self, chosen: Mask) -> Mask:
-        step = chosen.astype(np.int64)
-        under_way = np.cumsum(np.concatenate([step, -step])[self._order])
-        return np.asarray(under_way > 0)
 
 
 MOST_NUMBERS = 120_000
