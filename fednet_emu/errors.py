@@ -40,9 +40,14 @@ def visible_lines(text: str) -> str:
     return "\n".join(map(visible, text.split("\n")))
 
 
+def one_line(text: object, most: int | None = None) -> str:
+    """Return a text, such as that of an error, in one line of at most `most` characters."""
+    return " ".join(str(text).split())[:most]
+
+
 def described(error: BaseException, most: int | None = None) -> str:
     """Return the type and the text of an error in one line of at most `most` characters."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:most]
+    return one_line(f"{type(error).__name__}: {error}", most)
 
 
 class FednetError(Exception):

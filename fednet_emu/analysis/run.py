@@ -13,7 +13,7 @@ import pandas as pd
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from fednet_emu.errors import DataError
+from fednet_emu.errors import DataError, one_line
 from fednet_emu.records.folder import AGAIN, MANIFEST, SCENARIO, SUMMARY, require_sound
 from fednet_emu.records.rows import KINDS
 
@@ -144,7 +144,7 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:  # pyarrow's errors derive from these two
-        raise DataError(str(path), f"not a readable table, got {_one_line(error)!r}", AGAIN) from error
+        raise DataError(str(path), f"not a readable table, got {one_line(error, 120)!r}", AGAIN) from error
 
 
 def _read(path: Path, parse: Callable[[str], Any]) -> dict[str, Any]:
@@ -154,11 +154,7 @@ def _read(path: Path, parse: Callable[[str], Any]) -> dict[str, Any]:
     try:
         content = parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, YAMLError, RecursionError) as error:
-        raise DataError(str(path), f"unreadable, got {_one_line(error)!r}", AGAIN) from error
+        raise DataError(str(path), f"unreadable, got {one_line(error, 120)!r}", AGAIN) from error
     if not isinstance(content, dict):
         raise DataError(str(path), f"expected a mapping of names to values, got {type(content).__name__}", AGAIN)
     return content
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:120]

@@ -27,7 +27,7 @@ from fednet_emu.analysis.scales import (
     measured,
     with_total_bits,
 )
-from fednet_emu.errors import DataError, FednetError, did_you_mean
+from fednet_emu.errors import DataError, FednetError, did_you_mean, one_line
 from fednet_emu.files.writing import flaw
 from fednet_emu.records.folder import AGAIN, SUMMARY, read_manifest
 
@@ -356,9 +356,7 @@ def _table(path: Path, expected: str | None) -> pd.DataFrame:
     try:
         return pd.read_parquet(path)
     except (OSError, ValueError) as error:
-        raise DataError(
-            str(path), f"not a readable table, got '{' '.join(str(error).split())[:120]}'", UNFINISHED
-        ) from error
+        raise DataError(str(path), f"not a readable table, got '{one_line(error, 120)}'", UNFINISHED) from error
 
 
 def target_text(target: Mapping[str, float]) -> str:

@@ -22,7 +22,7 @@ from fednet_emu.component.component import Component
 from fednet_emu.emulation.load import refuse
 from fednet_emu.emulation.outlook import Outlook, unaffordable
 from fednet_emu.emulation.play import play
-from fednet_emu.errors import DataError, FednetError, described
+from fednet_emu.errors import DataError, FednetError, described, one_line
 from fednet_emu.host import (
     clean_context,
     end_with_parent,
@@ -227,7 +227,7 @@ def attempted(job: Job) -> Outcome:
             store=job.store,
         ).summary
     except FednetError as error:
-        return Outcome("failed", " ".join(str(error).split()), traceback.format_exc())
+        return Outcome("failed", one_line(error), traceback.format_exc())
     except KeyboardInterrupt:
         return Outcome("stopped")
     except BaseException as error:
@@ -383,5 +383,5 @@ def _outcome(ray: Any, ref: Any) -> Outcome:
     try:
         outcome: Outcome = ray.get(ref)
     except ray.exceptions.RayError as error:
-        return Outcome("failed", f"Ray: {' '.join(str(error).split())[:300]}")
+        return Outcome("failed", f"Ray: {one_line(error, 300)}")
     return outcome

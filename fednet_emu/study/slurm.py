@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
-from fednet_emu.errors import FednetError
+from fednet_emu.errors import FednetError, one_line
 from fednet_emu.files.writing import file_errors, write_text
 from fednet_emu.study.file import Limits
 from fednet_emu.study.runners import Event, Job, Outcome, complete
@@ -159,7 +159,7 @@ def _sbatch(*arguments: str | Path) -> str:
     command = ["sbatch", "--parsable", *map(str, arguments)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode:
-        what = " ".join(ended.stderr.split()) or f"exit code {ended.returncode}"
+        what = one_line(ended.stderr) or f"exit code {ended.returncode}"
         raise FednetError(
             f"{shlex.join(command)}: is refused, got '{what}'; change the script, or set SBATCH_* options"
         )
