@@ -40,9 +40,14 @@ def visible_lines(text: str) -> str:
     return "\n".join(map(visible, text.split("\n")))
 
 
+def one_line(text: object, most: int | None = None) -> str:
+    """Return a text, such as that of an error, in one line of at most `most` characters."""
+    return " ".join(str(text).split())[:most]
+
+
 def described(error: BaseException, most: int | None = None) -> str:
     """Return the type and the text of an error in one line of at most `most` characters."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:most]
+    return one_line(f"{type(error).__name__}: {error}", most)
 
 
 class FednetError(Exception):
@@ -139,7 +144,13 @@ def nearest(word: str, known: Iterable[object]) -> str | None:
     return next(iter(difflib.get_close_matches(word, [str(name) for name in known], n=1)), None)
 
 
-def did_you_mean(word: str, known: Iterable[object]) -> str:
-    """Return the clause `; did you mean 'x'?` for a misspelt word, or an empty string if no known word is similar."""
-    close = nearest(word, known)
-    return f"; did you mean '{close}'?" if close else ""
+def did_you_mean(word: str, known: Iterable[object], otherwise: str = "") -> str:
+    """Return the clause `; did you mean 'x'?` for a misspelt word.
+
+    If no known word is similar, return the text `otherwise` and the known words, or an empty string by default.
+    """
+    words = [str(each) for each in known]
+    close = nearest(word, words)
+    if close:
+        return f"; did you mean '{close}'?"
+    return f"; {otherwise} {', '.join(words) or 'none'}" if otherwise else ""

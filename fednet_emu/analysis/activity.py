@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -130,10 +130,13 @@ def ranked(bars: pd.DataFrame, sort: str) -> list[int]:
     return [int(device) for device in devices]
 
 
-def spread(ranking: list[int], count: int) -> list[int]:
-    """Return `count` evenly spaced devices of a sorted list, with the first and the last; all if there are fewer."""
-    places = np.linspace(0, len(ranking) - 1, min(count, len(ranking)))
-    return [ranking[place] for place in np.round(places).astype(int).tolist()]
+Item = TypeVar("Item")
+
+
+def spread(items: Sequence[Item], count: int) -> list[Item]:
+    """Return `count` evenly spaced items of a sequence, with the first and the last; all if there are fewer."""
+    places = np.linspace(0, len(items) - 1, min(count, len(items)))
+    return [items[place] for place in np.round(places).astype(int).tolist()]
 
 
 SPENT = ("uplink", "downlink", "sidelink", "compute", WAITING, "idle")
@@ -147,37 +150,26 @@ def time_split(bars: pd.DataFrame, devices: int, simulated_s: float) -> dict[str
 
     Args:
         bars: the activities within the run; see `activity_bars`. Activities of the server are ignored.
-        devices: number of devices.
         simulated_s: duration of the run in simulated seconds.
     """
     bars = bars[bars["device"] >= 0]
     rank = bars["activity"].map({name: place for place, name in enumerate(SPENT)}).to_numpy(np.int64)
-    device = bars["device"].to_numpy(np.int64)
-    edges = _Edges(device, bars["started_s"].to_numpy(np.float64), bars["ended_s"].to_numpy(np.float64))
+    # the time of each device is divided into intervals at the start and at the end of each of its activities
+    device = np.tile(bars["device"].to_numpy(np.int64), 2)
+    at_s = np.concatenate([bars["started_s"], bars["ended_s"]]).astype(np.float64)
+    order = np.lexsort((at_s, device))
+    device, at_s = device[order], at_s[order]
+    took_s = np.append(np.diff(at_s), 0.0)[: len(at_s)]  # empty without activities
+    took_s[:-1][device[1:] != device[:-1]] = 0.0
     spent: dict[str, Array] = {}
-    busy = np.zeros(len(edges.took_s), np.bool_)
+    busy = np.zeros(len(took_s), np.bool_)
     for place, name in enumerate(SPENT[:-1]):
-        now = edges.covered(rank == place) & ~busy
+        step = (rank == place).astype(np.int64)
+        under_way = np.cumsum(np.concatenate([step, -step])[order])
+        now = (under_way > 0) & ~busy
         busy |= now
-        spent[name] = np.bincount(edges.device[now], edges.took_s[now], minlength=devices).astype(np.float64)
+        spent[name] = np.bincount(device[now], took_s[now], minlength=devices).astype(np.float64)
     return {**spent, "idle": np.maximum(simulated_s - sum(spent.values()), 0.0)}
-
-
-class _Edges:
-    """The time axis of each device, divided into intervals at the start and end of each activity of the device."""
-
-    def __init__(self, device: Array, started_s: Array, ended_s: Array) -> None:
-        both, at_s = np.concatenate([device, device]), np.concatenate([started_s, ended_s])
-        self._order = np.lexsort((at_s, both))
-        self.device = both[self._order]
-        at_s = at_s[self._order]
-        self.took_s = np.append(np.diff(at_s), 0.0)[: len(at_s)]  # empty without activities
-        self.took_s[:-1][self.device[1:] != self.device[:-1]] = 0.0
-
-    def covered(self, chosen: Mask) -> Mask:
-        step = chosen.astype(np.int64)
-        under_way = np.cumsum(np.concatenate([step, -step])[self._order])
-        return np.asarray(under_way > 0)
 
 
 MOST_NUMBERS = 120_000
@@ -276,7 +268,7 @@ class Window:
             begin = f"must be after the begin at {self.from_s:g} s"
             raise FednetError(f"until_s: {begin}, got {self.until_s:g} s; give a later end")
         if self.sort is not None and self.sort not in SORTS:
-            hint = did_you_mean(self.sort, SORTS) or f"; choose from {', '.join(SORTS)}"
+            hint = did_you_mean(self.sort, SORTS, "choose from")
             raise FednetError(f"sort: no such order of devices, got '{self.sort}'{hint}")
         if self.devices is None:
             return

@@ -117,7 +117,7 @@ def front(study: StudyRecords, one: str = "time", other: str = "accuracy") -> pd
     columns = {**{name: cost.column for name, cost in TRADED.items()}, "accuracy": "accuracy"}
     for name in (one, other):
         if name not in columns:
-            hint = did_you_mean(name, columns) or f"; choose from {', '.join(columns)}"
+            hint = did_you_mean(name, columns, "choose from")
             raise FednetError(f"{study.name}: no such quantity of a front, got '{name}'{hint}")
     if one == other:
         raise FednetError(f"{study.name}: a front weighs two quantities, got '{one}' twice; choose another one")

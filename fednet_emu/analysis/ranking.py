@@ -32,7 +32,7 @@ from fednet_emu.analysis.ranked import DIVERGED, ENDED, MISSED, UNKNOWN, Ranked,
 from fednet_emu.analysis.scales import COSTS, PER_RUN, limits_text
 from fednet_emu.analysis.settings import Setting, settings_of
 from fednet_emu.analysis.statistics import Interval, Paired, cost_interval, sign_test
-from fednet_emu.analysis.study import Condition, StudyRecords, Within, conditions, limits_of, target_text
+from fednet_emu.analysis.study import StudyRecords, Within, limits_of, target_text
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.errors import FednetError
 
@@ -331,19 +331,11 @@ def _nobody(
     return f"{text}; {easier} the target, or give the runs more time"
 
 
-def best(
-    study: StudyRecords,
-    *,
-    accuracy: float | None = None,
-    loss: float | None = None,
-    within: Within = (),
-    minimise: str = "time",
-    where: Condition | None = None,
-) -> RankedSettings:
-    """Rank the settings of a study; see `Study.best` for the arguments.
+def positive_limits(within: Within) -> dict[str, float]:
+    """Return upper limits of costs as a mapping from costs to amounts.
 
     Raises:
-        FednetError: a limit is not a positive number or is given twice; see also `rank` and `StudyRecords.aiming_at`.
+        FednetError: a limit is malformed, is not a positive number, or is given twice.
     """
     limits: dict[str, float] = {}
     for cost, most in limits_of(within):
@@ -354,5 +346,4 @@ def best(
                 f"--within: a limit must be a number above 0, got {cost}={most:g}; for example time=60 or bits=2e8"
             )
         limits[cost] = most
-    part = study.where(conditions(where or {}, "where"))
-    return rank(part.aiming_at(accuracy, loss), minimise, limits)
+    return limits

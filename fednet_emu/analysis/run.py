@@ -13,8 +13,8 @@ import pandas as pd
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from fednet_emu.errors import DataError
-from fednet_emu.records.folder import AGAIN, MANIFEST, require_sound
+from fednet_emu.errors import DataError, one_line
+from fednet_emu.records.folder import AGAIN, MANIFEST, SCENARIO, SUMMARY, require_sound
 from fednet_emu.records.rows import KINDS
 
 UNFINISHED = "finish the run that writes it, or run it again with --force"
@@ -45,9 +45,9 @@ class RunRecords:
         if not folder.is_dir():
             raise DataError(str(folder), "no such run folder", "give the folder that `fednet run` wrote")
         if (folder / MANIFEST).exists():
-            _mapping(folder / MANIFEST, _read(folder / MANIFEST, json.loads))
-        summary = _mapping(folder / "summary.json", _read(folder / "summary.json", json.loads))
-        settings = _mapping(folder / "scenario.yaml", _read(folder / "scenario.yaml", YAML(typ="safe", pure=True).load))
+            _read(folder / MANIFEST, json.loads)
+        summary = _read(folder / SUMMARY, json.loads)
+        settings = _read(folder / SCENARIO, YAML(typ="safe", pure=True).load)
         return cls(name or str(summary.get("name") or folder.resolve().name), summary, settings, folder)
 
     @property
@@ -144,24 +144,17 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:  # pyarrow's errors derive from these two
-        raise DataError(str(path), f"not a readable table, got {_one_line(error)!r}", AGAIN) from error
+        raise DataError(str(path), f"not a readable table, got {one_line(error, 120)!r}", AGAIN) from error
 
 
-def _read(path: Path, parse: Any) -> Any:
+def _read(path: Path, parse: Callable[[str], Any]) -> dict[str, Any]:
     if not path.is_file():
         raise DataError(str(path), "no such file in this run folder", UNFINISHED)
     require_sound(path.parent, [path.name])
     try:
-        return parse(path.read_text(encoding="utf-8"))
+        content = parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, YAMLError, RecursionError) as error:
-        raise DataError(str(path), f"unreadable, got {_one_line(error)!r}", AGAIN) from error
-
-
-def _mapping(path: Path, content: Any) -> dict[str, Any]:
+        raise DataError(str(path), f"unreadable, got {one_line(error, 120)!r}", AGAIN) from error
     if not isinstance(content, dict):
         raise DataError(str(path), f"expected a mapping of names to values, got {type(content).__name__}", AGAIN)
     return content
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:120]

@@ -52,22 +52,14 @@ class Setting:
 
 def settings_of(study: StudyRecords) -> list[Setting]:
     """Return the settings of a study that have finished or unfinished runs, in the order of the study."""
-    found, names = [], Names(study.axes)
+    found, names = list[Setting](), Names(study.axes)
     for levels in combinations(study, list(study.axes)):
         runs = rows_of(study.runs, levels)
         missing = rows_of(study.missing, levels) if len(study.missing) else study.missing
         if len(runs) or len(missing):
-            found.append((levels, runs, missing))
-    return [
-        Setting(
-            dict(levels),
-            names.whole(levels) or study.name,
-            str(runs[DATA_SET].iloc[0]) if len(runs) and DATA_SET in runs else "",
-            runs,
-            missing,
-        )
-        for levels, runs, missing in found
-    ]
+            data_set = str(runs[DATA_SET].iloc[0]) if len(runs) and DATA_SET in runs else ""
+            found.append(Setting(dict(levels), names.whole(levels) or study.name, data_set, runs, missing))
+    return found
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def mean_intervals(values: Array) -> tuple[Array, Array, Array]:
     if n < FEWEST:
         reach = _student(n - 1) * values.std(axis=0, ddof=1) / np.sqrt(n)
         return mean, mean - reach, mean + reach
-    low, high = _quantiles(_first_times_drawn(n) @ values / n, n, n - 1)
+    low, high = _quantiles(_times_drawn(n) @ values / n, n)
     return mean, low, high
 
 
@@ -149,21 +149,19 @@ def _flipped(n: int) -> Array:
     return _generator().integers(0, 2, (DRAWS, n)).astype(np.float64)
 
 
-def _times_drawn(n: int, ways: np.random.Generator) -> Array:
-    """Return how often each of n values occurs in each bootstrap resample, [resamples, n], drawn by `ways`."""
-    drawn = ways.integers(0, n, (RESAMPLES, n)) + n * np.arange(RESAMPLES)[:, None]
+@lru_cache(maxsize=2)
+def _times_drawn(n: int) -> Array:
+    """Return how often each of n values occurs in each bootstrap resample, [resamples, n], for a fixed random seed.
+
+    The result is cached because studies use it very often.
+    """
+    drawn = _generator().integers(0, n, (RESAMPLES, n)) + n * np.arange(RESAMPLES)[:, None]
     return np.bincount(drawn.ravel(), minlength=RESAMPLES * n).reshape(RESAMPLES, n).astype(np.float64)
 
 
-@lru_cache(maxsize=2)
-def _first_times_drawn(n: int) -> Array:
-    """Return the result of `_times_drawn` for a fixed random seed; it is cached because studies use it very often."""
-    return _times_drawn(n, _generator())
-
-
-def _quantiles(means: Array, n: int, freedom: float) -> tuple[Array, Array]:
+def _quantiles(means: Array, n: int) -> tuple[Array, Array]:
     """Return the expanded 2.5 % and 97.5 % quantiles [columns] of bootstrap means [resamples, columns] of n values."""
-    tail = float(scipy.special.ndtr(-np.sqrt(n / (n - 1)) * _student(freedom)))
+    tail = float(scipy.special.ndtr(-np.sqrt(n / (n - 1)) * _student(n - 1)))
     low, high = np.quantile(means, [tail, 1 - tail], axis=0)
     return low, high
 

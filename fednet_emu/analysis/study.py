@@ -27,9 +27,9 @@ from fednet_emu.analysis.scales import (
     measured,
     with_total_bits,
 )
-from fednet_emu.errors import DataError, FednetError, did_you_mean
+from fednet_emu.errors import DataError, FednetError, did_you_mean, one_line
 from fednet_emu.files.writing import flaw
-from fednet_emu.records.folder import AGAIN, read_manifest
+from fednet_emu.records.folder import AGAIN, SUMMARY, read_manifest
 
 
 def cycle_times(turns: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -138,7 +138,7 @@ class StudyRecords:
         """
         lacking = [name for name in NEEDED if name not in run.summary]
         if lacking:
-            where = run.name if run.folder is None else str(run.folder / "summary.json")
+            where = run.name if run.folder is None else str(run.folder / SUMMARY)
             raise DataError(where, f"has no entry '{lacking[0]}'", AGAIN)
         evaluations = with_total_bits(run.table("evaluations")).assign(run=run.name, seed=run.summary["seed"])
         totals = {name: value for name, value in run.summary.items() if not isinstance(value, list | dict | str)}
@@ -207,8 +207,7 @@ class StudyRecords:
                 devices is unknown.
         """
         if cost not in COSTS:
-            close = did_you_mean(cost, COSTS) or f"; choose from {', '.join(COSTS)}"
-            raise FednetError(f"{self.name}: no such cost, got '{cost}'{close}")
+            raise FednetError(f"{self.name}: no such cost, got '{cost}'{did_you_mean(cost, COSTS, 'choose from')}")
         if cost in PER_RUN:
             own = self.runs.set_index("run").get(COSTS[cost].column, pd.Series(dtype=float))
             if not own.notna().any():
@@ -263,13 +262,11 @@ class StudyRecords:
             FednetError: the axis or level does not exist.
         """
         if axis not in self.axes:
-            close = did_you_mean(axis, self.axes) or f"; its axes: {', '.join(self.axes) or 'none'}"
-            raise FednetError(f"{self.name}: no such axis, got '{axis}'{close}")
+            raise FednetError(f"{self.name}: no such axis, got '{axis}'{did_you_mean(axis, self.axes, 'its axes:')}")
         found = [level for level in self.axes[axis] if is_level(level, text)]
         if not found:
-            texts = [level_text(level) for level in self.axes[axis]]
-            close = did_you_mean(text, texts) or f"; its levels: {', '.join(texts)}"
-            raise FednetError(f"{self.name}: no such level of {axis}, got '{text}'{close}")
+            hint = did_you_mean(text, map(level_text, self.axes[axis]), "its levels:")
+            raise FednetError(f"{self.name}: no such level of {axis}, got '{text}'{hint}")
         return found[0]
 
 
@@ -360,9 +357,7 @@ def _table(path: Path, expected: str | None) -> pd.DataFrame:
     try:
         return pd.read_parquet(path)
     except (OSError, ValueError) as error:
-        raise DataError(
-            str(path), f"not a readable table, got '{' '.join(str(error).split())[:120]}'", UNFINISHED
-        ) from error
+        raise DataError(str(path), f"not a readable table, got '{one_line(error, 120)}'", UNFINISHED) from error
 
 
 def target_text(target: Mapping[str, float]) -> str:

@@ -92,15 +92,11 @@ class Usage:
 
         Transfers and computations that were unfinished at the end of the run do not count.
         """
-        sent, heard, made = self.transfers, self.receptions, self.computes
-        sent = sent.assign(loss_reason=sent["loss_reason"].astype(str).replace("end", ""))
-        heard = heard.assign(loss_reason=heard["loss_reason"].astype(str).replace("end", ""))
-        made = made.assign(stopped=made["stopped"].astype(str).replace("end", ""))
-        if (
-            not (sent["loss_reason"] != "").any()
-            and not (heard["loss_reason"] != "").any()
-            and not (made["stopped"] != "").any()
-        ):
+        given = ((self.transfers, "loss_reason"), (self.receptions, "loss_reason"), (self.computes, "stopped"))
+        sent, heard, made = (
+            table.assign(**{column: table[column].astype(str).replace("end", "")}) for table, column in given
+        )
+        if not any((reasons != "").any() for reasons in (sent["loss_reason"], heard["loss_reason"], made["stopped"])):
             return np.zeros(self.devices)
         bars = activity_bars(sent, heard, made, self.simulated_s)
         failed = bars[bars["failed"] & (bars["device"] >= 0)]

@@ -28,8 +28,8 @@ from fednet_emu.cli.options import (
     Seed,
     TimingOnly,
     Track,
+    names_in,
     print_rows,
-    scenario_names,
     with_reuse,
     with_seed,
 )
@@ -213,7 +213,7 @@ def check(
         typer.Argument(
             metavar="NAME",
             help="A scenario or study: a file, or a name of the library.",
-            autocompletion=scenario_names,
+            autocompletion=names_in("scenarios"),
         ),
     ],
     seed: Seed = None,

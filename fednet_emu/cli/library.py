@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fednet_emu.cli.options import OUTPUT, channel_names, print_files, profile_names, slot_names
+from fednet_emu.cli.options import OUTPUT, names_in, print_files, print_rows, slot_names
 from fednet_emu.cli.outcome import outcome
 from fednet_emu.errors import FednetError
 
@@ -32,15 +32,15 @@ def kinds(
         for name in slots() if slot is None else [slot]:
             heading, kinds_of = described(name)
             OUTPUT.out(heading)
-            width = max(map(len, kinds_of), default=0)
-            for kind, sentence in kinds_of.items():
-                OUTPUT.out(f"  {kind:<{width}}  {sentence}".rstrip())
+            print_rows([(f"  {kind}", sentence) for kind, sentence in kinds_of.items()])
 
 
 def channels(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[CHANNEL]...", help="Channel files; all by default.", autocompletion=channel_names),
+        typer.Argument(
+            metavar="[CHANNEL]...", help="Channel files; all by default.", autocompletion=names_in("channels")
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Also draw rate against distance, into this folder.")
@@ -50,17 +50,19 @@ def channels(
     with outcome():
         from fednet_emu.draw.figures.rates import rate_figure
         from fednet_emu.draw.figures.run_figures import save
-        from fednet_emu.results.library import channel_rows, rate_curves
+        from fednet_emu.results.library import DRAWN_M, channel_rows, rate_curves
 
         OUTPUT.out("\n".join(channel_rows(names)))
         if out is not None:
-            print_files(save({"rate-distance": rate_figure(rate_curves(names))}, out))
+            print_files(save({"rate-distance": rate_figure(DRAWN_M, rate_curves(names))}, out))
 
 
 def profiles(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PROFILE]...", help="Profile files; all by default.", autocompletion=profile_names),
+        typer.Argument(
+            metavar="[PROFILE]...", help="Profile files; all by default.", autocompletion=names_in("profiles")
+        ),
     ] = None,
 ) -> None:
     """List device, radio and station profiles with their powers and the evidence for each number."""

@@ -14,7 +14,7 @@ from fednet_emu.errors import FednetError
 from fednet_emu.screen.console import PlainConsole
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from matplotlib.figure import Figure
 
@@ -24,24 +24,19 @@ Completion = list[str] | list[tuple[str, str]]
 """Possible completions: a list of strings, or of pairs of a string and its description."""
 
 
-def scenario_names(incomplete: str) -> Completion:
-    """Return the matching names of scenarios in the library and ./scenarios, or matching files if there is no name."""
-    return _named("scenarios", incomplete) or _files(incomplete)
+def names_in(folder: Folder) -> Callable[[str], Completion]:
+    """Return the completion function for names of the files in a folder of the library, such as `channels`.
 
+    Scenarios and studies can also be given as files. The function therefore returns file names if no name matches.
+    """
 
-def study_names(incomplete: str) -> Completion:
-    """Return the matching names of studies in the library and ./scenarios/studies, or files if there is no name."""
-    return _named("scenarios/studies", incomplete) or _files(incomplete)
+    def completed(incomplete: str) -> Completion:
+        from fednet_emu.scenario.library import names
 
+        found = [name for name in names(folder) if name.startswith(incomplete)]
+        return found or (_files(incomplete) if folder.startswith("scenarios") else [])
 
-def channel_names(incomplete: str) -> Completion:
-    """Return the names of radio environments that begin with `incomplete`."""
-    return _named("channels", incomplete)
-
-
-def profile_names(incomplete: str) -> Completion:
-    """Return the names of device profiles that begin with `incomplete`."""
-    return _named("profiles", incomplete)
+    return completed
 
 
 def slot_names(incomplete: str) -> Completion:
@@ -64,12 +59,6 @@ def settings(incomplete: str) -> Completion:
     return [f"{name}." if settings_below(name.split(".")) else f"{name}=" for name in names]
 
 
-def _named(folder: Folder, incomplete: str) -> list[str]:
-    from fednet_emu.scenario.library import names
-
-    return [name for name in names(folder) if name.startswith(incomplete)]
-
-
 def _files(incomplete: str) -> list[str]:
     from fednet_emu.scenario.library import SUFFIXES
 
@@ -85,7 +74,7 @@ def _files(incomplete: str) -> list[str]:
 OUTPUT = PlainConsole()
 
 SCENARIO = typer.Argument(
-    metavar="SCENARIO", help="A scenario file, or the name of one in scenarios/.", autocompletion=scenario_names
+    metavar="SCENARIO", help="A scenario file, or the name of one in scenarios/.", autocompletion=names_in("scenarios")
 )
 Force = Annotated[bool, typer.Option("--force", help="Replace a run, when the new one has ended.")]
 
@@ -127,7 +116,7 @@ StudyName = Annotated[
     typer.Argument(
         metavar="STUDY",
         help="A study file, or the name of one in scenarios/studies/.",
-        autocompletion=study_names,
+        autocompletion=names_in("scenarios/studies"),
     ),
 ]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Runs at a time. [default: one per core]")]
@@ -167,7 +156,7 @@ def print_rows(rows: Collection[tuple[str, str]]) -> None:
     """Print a table of titles and values."""
     width = max((len(what) for what, _ in rows), default=0) + 2
     for what, value in rows:
-        OUTPUT.out(f"{what:<{width}}{value}")
+        OUTPUT.out(f"{what:<{width}}{value}".rstrip())
 
 
 def device_numbers(text: str) -> list[int]:

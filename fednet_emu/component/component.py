@@ -199,14 +199,19 @@ def _sentences(component: type[BaseModel], error: ValidationError) -> list[str]:
     for detail in details:
         where = ".".join(str(key) for key in (component.__name__, *detail["loc"]))
         if detail["type"] == "extra_forbidden":
-            hint = did_you_mean(str(detail["loc"][-1]), known) or f"; known: {', '.join(known) or 'none'}"
+            hint = did_you_mean(str(detail["loc"][-1]), known, "known:")
             sentences.append(f"{where}: no such setting, got {detail['input']!r}{hint}")
         elif detail["type"] != "missing":
-            text = re.sub(r"^Input should be", "must be", re.sub(r"^(Value|Assertion) error, ", "", detail["msg"]))
-            sentences.append(f"{where}: {text[:1].lower()}{text[1:]}, got {detail['input']!r}")
+            sentences.append(f"{where}: {reworded(detail['msg'])}, got {detail['input']!r}")
         elif detail["loc"][-1] not in meant:
             sentences.append(f"{where}: is required; write {component.__name__}({detail['loc'][-1]}=...)")
     return sentences
+
+
+def reworded(message: str) -> str:
+    """Return a message of pydantic as part of a sentence, such as `must be a valid number`."""
+    text = re.sub(r"^Input should be", "must be", re.sub(r"^(Value|Assertion) error, ", "", message))
+    return text[:1].lower() + text[1:]
 
 
 class GivenObject(Component):

@@ -86,7 +86,7 @@ def imported(path: str) -> Any:
     if found is None:
         own = ((name, its) for name, its in vars(module).items() if inspect.isclass(its))
         classes = [name for name, its in own if its.__module__ == module_name]
-        hint = did_you_mean(name, classes) or f"; its classes are: {', '.join(classes) or 'none'}"
+        hint = did_you_mean(name, classes, "its classes are:")
         raise ScenarioError(f"{module_name} has no such name, got {name!r}{hint}")
     return found
 

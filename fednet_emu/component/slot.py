@@ -8,7 +8,7 @@ from functools import cache
 from inspect import isabstract, isclass
 from typing import Annotated, Any, TypeVar
 
-from pydantic import GetCoreSchemaHandler, SerializerFunctionWrapHandler, TypeAdapter
+from pydantic import GetCoreSchemaHandler, GetPydanticSchema, SerializerFunctionWrapHandler, TypeAdapter
 from pydantic_core import PydanticCustomError, core_schema
 
 from fednet_emu.component.component import Choice, Component
@@ -143,14 +143,8 @@ _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 @cache
 def _validator(kind: str, component: type[Component]) -> TypeAdapter[Component]:
     """Return the validator for the settings of a component class, whose error locations contain the kind."""
-    return TypeAdapter(Annotated[component, _Only(kind)])  # type: ignore[arg-type]  # the class is known only at run time
 
+    def tagged(source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.tagged_union_schema({kind: handler(source)}, discriminator=lambda _: kind)
 
-class _Only:
-    """Annotation of a component class whose kind is already known, so that its settings have no key `kind`."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return core_schema.tagged_union_schema({self.kind: handler(source)}, discriminator=lambda _: self.kind)
+    return TypeAdapter(Annotated[component, GetPydanticSchema(tagged)])  # type: ignore[arg-type]  # known at run time

@@ -77,10 +77,9 @@ def paper_style() -> Iterator[None]:
 
 
 class Entries(NamedTuple):
-    """The entries of a legend: handles, labels without line breaks, heading, handle width, and height of the legend."""
+    """The entries of a legend: labelled handles, handle width, height of the legend, and heading."""
 
     handles: Sequence[Artist]
-    labels: Sequence[str]
     handle_em: float
     height_in: float
     heading: str
@@ -143,17 +142,14 @@ def wrapped(label: str, width_in: float = WIDTH_IN) -> str:
     return "\n".join(textwrap.wrap(label, round(LABEL_LENGTH * width_in / WIDTH_IN))).replace("$", r"\$")
 
 
-def add_legend(
-    figure: Figure, handles: Sequence[Artist], labels: Sequence[str] = (), handle_em: float = 2.2, heading: str = ""
-) -> None:
-    """Add a legend above the axes, where it covers no data, and increase the height of the figure.
+def add_legend(figure: Figure, handles: Sequence[Artist], handle_em: float = 2.2, heading: str = "") -> None:
+    """Add a legend of labelled handles above the axes, where it covers no data, and increase the figure's height.
 
-    If `labels` are empty, the labels of the handles are used. Long labels are broken into lines. `handle_em` is the
-    width of the handles as a multiple of the font size, and `heading` is a text above the entries.
+    Long labels are broken into lines. `handle_em` is the width of the handles as a multiple of the font size, and
+    `heading` is a text above the entries.
     """
     width_in = figure.get_figwidth()
-    labels = labels or [str(handle.get_label()) for handle in handles]
-    texts = [wrapped(label, width_in) for label in labels]
+    texts = [wrapped(str(handle.get_label()), width_in) for handle in handles]
     columns = _legend_columns(texts, handle_em, width_in)
     rows = math.ceil(len(texts) / columns)
     lines = sum(sorted((text.count("\n") + 1 for text in texts), reverse=True)[:rows])
@@ -165,7 +161,13 @@ def add_legend(
     if heading:
         legend.set_title(heading, prop=FontProperties(size=SMALL_PT))
     if isinstance(figure, PaperFigure):
-        figure.entries = Entries(handles, labels, handle_em, height_in, heading)
+        figure.entries = Entries(handles, handle_em, height_in, heading)
+
+
+def finish_lines(figure: Figure, axes: Axes) -> None:
+    """Finish the axes of a figure with a single plot, and add a legend if there are several lines."""
+    finish_axes(axes)
+    add_line_legend(figure, axes)
 
 
 def add_line_legend(figure: Figure, axes: Axes) -> None:

@@ -25,7 +25,7 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.files.data_folder import data_folder
 from fednet_emu.files.gains import Gains
 from fednet_emu.network.network import Network
-from fednet_emu.records.folder import FINISHED, LOG_FILE, RunFolder
+from fednet_emu.records.folder import FINISHED, LOG_FILE, SUMMARY, RunFolder
 from fednet_emu.records.laws import verify
 from fednet_emu.records.ledger import Ledger, scores_in
 from fednet_emu.records.rows import KINDS, EnergyRow
@@ -35,7 +35,6 @@ from fednet_emu.units import linear_to_db
 
 LOG = logging.getLogger("fednet_emu")
 
-SUMMARY = "summary.json"
 APPROXIMATE = "events depend on learnt numbers: a timing-only run, which takes nominal ones, is an approximation"
 """Note to the user at the start of a run in which events depend on learned values."""
 

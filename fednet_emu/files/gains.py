@@ -71,11 +71,15 @@ def _from_npz(path: Path) -> Gains:
             raise DataError(str(path), f"{name} is {named[name].dtype} of shape {named[name].shape}", _HOW)
     gain_db, xyz_m, stations_m = (named[name].astype(np.float64) for name in ("gain_db", "xyz_m", "stations_m"))
     los = named.get("los", np.zeros(gain_db.shape, np.bool_))
-    due = {"gain_db": (len(xyz_m), len(stations_m)), "xyz_m": (len(xyz_m), 3), "stations_m": (len(stations_m), 3)}
-    for name, shape in (due | {"los": due["gain_db"]}).items():
-        got = {"gain_db": gain_db, "xyz_m": xyz_m, "stations_m": stations_m, "los": los}[name].shape
-        if got != shape:
-            raise DataError(str(path), f"{name} has the shape {got}, not {shape}", _HOW)
+    due = {
+        "gain_db": (gain_db, (len(xyz_m), len(stations_m))),
+        "xyz_m": (xyz_m, (len(xyz_m), 3)),
+        "stations_m": (stations_m, (len(stations_m), 3)),
+        "los": (los, (len(xyz_m), len(stations_m))),
+    }
+    for name, (array, shape) in due.items():
+        if array.shape != shape:
+            raise DataError(str(path), f"{name} has the shape {array.shape}, not {shape}", _HOW)
     none = np.zeros(0)
     return _on_grid(
         str(path), _HOW, (xyz_m, gain_db, los.astype(np.bool_)), stations_m, float(named["carrier_hz"]), (none, none)

@@ -89,28 +89,20 @@ _FIELDS: dict[str, Grammar] = {"time": _moment_s, "lat": _LAT, "lon": _LON}
 
 def _table(where: str, text: str) -> Iterator[Fix]:
     for count, cells in records(where, text, _FIELDS, _HOW):
-        time_s, lat_deg, lon_deg = parsed(where, count, _FIELDS, [cells[name] for name in _FIELDS], _HOW)
-        yield Fix(count, cells.get("id", ""), time_s, lat_deg, lon_deg)
+        yield _fix(where, count, cells.get("id", ""), [cells[name] for name in _FIELDS])
 
 
 def _t_drive(where: str, text: str) -> Iterator[Fix]:
     for count, line in lines(text):
-        cells = [its.strip() for its in line.split(",")]
-        if len(cells) != 4:
-            raise refused(where, count, f"has {len(cells)} fields instead of 4", line, _HOW)
-        time_s, lat_deg, lon_deg = parsed(where, count, _FIELDS, [cells[1], cells[3], cells[2]], _HOW)
-        yield Fix(count, cells[0], time_s, lat_deg, lon_deg)
+        owner, time, lon, lat = _cells(where, count, line, 4)
+        yield _fix(where, count, owner, [time, lat, lon])
 
 
 def _geolife(where: str, text: str) -> Iterator[Fix]:
     for count, line in lines(text):
-        if count <= _GEOLIFE_HEADER:
-            continue
-        cells = [its.strip() for its in line.split(",")]
-        if len(cells) != 7:
-            raise refused(where, count, f"has {len(cells)} fields instead of 7", line, _HOW)
-        time_s, lat_deg, lon_deg = parsed(where, count, _FIELDS, [f"{cells[5]} {cells[6]}", *cells[:2]], _HOW)
-        yield Fix(count, "", time_s, lat_deg, lon_deg)
+        if count > _GEOLIFE_HEADER:
+            lat, lon, *_, date, time = _cells(where, count, line, 7)
+            yield _fix(where, count, "", [f"{date} {time}", lat, lon])
 
 
 def _gpx(where: str, text: str) -> Iterator[Fix]:
@@ -124,5 +116,16 @@ def _gpx(where: str, text: str) -> Iterator[Fix]:
         for count, point in enumerate(points, 1):
             time = next((its.text or "" for its in point if its.tag.rpartition("}")[2] == "time"), "")
             cells = [time.strip(), point.get("lat", ""), point.get("lon", "")]
-            time_s, lat_deg, lon_deg = parsed(f"{where}: point", count, _FIELDS, cells, _HOW)
-            yield Fix(count, f"segment {place}", time_s, lat_deg, lon_deg)
+            yield _fix(f"{where}: point", count, f"segment {place}", cells)
+
+
+def _cells(where: str, count: int, line: str, fields: int) -> list[str]:
+    cells = [its.strip() for its in line.split(",")]
+    if len(cells) != fields:
+        raise refused(where, count, f"has {len(cells)} fields instead of {fields}", line, _HOW)
+    return cells
+
+
+def _fix(where: str, count: int, owner: str, cells: list[str]) -> Fix:
+    """Return the fix whose time, latitude and longitude are in `cells`."""
+    return Fix(count, owner, *parsed(where, count, _FIELDS, cells, _HOW))

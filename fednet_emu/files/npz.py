@@ -63,7 +63,6 @@ def read_arrays(
     """Return the arrays of an .npz, .npz.gz or .npz.xz file by name, in the order of the file. The arrays are writable.
 
     Args:
-        path: the file.
         how: the remedy in error messages.
         names: the names of the requested arrays; None for all arrays. Names that the file lacks are ignored.
         limited: True to raise an error if the unpacked file is larger than the limit for recorded data.

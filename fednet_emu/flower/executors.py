@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from copy import copy, deepcopy
-from functools import cache
+from functools import cache, partial
 from multiprocessing import connection
 from multiprocessing.context import ForkContext, ForkServerContext, SpawnContext
 from typing import Any, NamedTuple, final
@@ -43,7 +43,6 @@ class Task(NamedTuple):
         node: Flower's node ID of the device.
         seed: the 64-bit seed of the global random generators.
         now_ns: simulated time in ns at which the message arrives.
-        message: the message.
         content: the records of the message.
         node_config: the configuration of the device.
         run_config: the configuration of the run.
@@ -185,10 +184,10 @@ class InProcess:
     def start(self, task: Task) -> Result:
         """Run the `ClientApp` on a task now; an exception is raised only when the result is requested."""
         try:
-            its = done(self.app, task)
+            its: Done | AppFailed = done(self.app, task)
         except AppFailed as failed:
-            return _raises(failed)
-        return lambda: its
+            its = failed
+        return partial(_delivered, its)
 
     def close(self) -> None:
         """Do nothing, because there are no processes to end."""
@@ -206,10 +205,6 @@ class WorkerProcesses:
     """Worker processes that have imported the app. Each task is sent to the process with the fewest awaited results.
 
     The assignment of tasks to processes therefore depends on their order in simulated time, not on the host's speed.
-
-    Args:
-        source: the app.
-        count: number of processes.
 
     Raises:
         ScenarioError: the app is given as Python objects, and this process cannot be forked.
@@ -269,10 +264,7 @@ class _Worker:
             return its
 
         def result() -> Done:
-            its = outcome()
-            if isinstance(its, AppFailed):
-                raise its
-            return its
+            return _delivered(outcome())
 
         return result
 
@@ -339,11 +331,10 @@ def _context(source: App) -> ForkContext | ForkServerContext | SpawnContext:
     return multiprocessing.get_context("fork")
 
 
-def _raises(failed: AppFailed) -> Result:
-    def result() -> Done:
-        raise failed
-
-    return result
+def _delivered(its: Done | AppFailed) -> Done:
+    if isinstance(its, AppFailed):
+        raise its
+    return its
 
 
 Executor = InProcess | WorkerProcesses

@@ -76,8 +76,8 @@ class AppFolder(NamedTuple):
         """Yield an error text for each override in `changes` with an invalid value, or a key unknown to the app."""
         for key, value in flat(changes):
             if key not in self.config:
-                known = did_you_mean(key, self.config) or f"; its settings are: {', '.join(self.config) or 'none'}"
-                yield f"the app has no such setting, got '{visible(key)}'{known}"
+                hint = did_you_mean(key, self.config, "its settings are:")
+                yield f"the app has no such setting, got '{visible(key)}'{hint}"
             elif not isinstance(value, bool | int | float | str):
                 yield f"{key} must be a number, a text, true or false, got {value!r}; give one of these"
 

@@ -40,7 +40,6 @@ class Program:
     """A program that runs in simulated time, and blocks by calling `wait`.
 
     Args:
-        main: the main function of the program.
         inside: function that returns a context manager, inside which the program runs between two calls of `wait`.
     """
 

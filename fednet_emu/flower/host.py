@@ -194,11 +194,7 @@ CLOCKS = StandIns(_clocks)
 
 @final
 class Generators:
-    """State of the global random generators for code inside `with` blocks, separate from the emulator's own state.
-
-    Args:
-        key: the 64-bit seed.
-    """
+    """State of the global random generators for code inside `with` blocks, separate from the emulator's own state."""
 
     def __init__(self, key: int) -> None:
         self._key = key

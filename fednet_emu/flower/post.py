@@ -188,9 +188,6 @@ class Post:
     """Carries messages between the server and the devices.
 
     Args:
-        fed: the federation.
-        clients: the devices of the app.
-        turns: the rounds of the app.
         lost: the effect of a lost message on the server app: `error` or `silence`, as in the setting `lost`.
         deadline_s: maximum time in s that the server waits for replies, in addition to time limits of the app; None for
             no maximum.

@@ -167,11 +167,8 @@ class FlowerPrograms:
 
     def _started_s(self, computes: list[tuple[int, dict[str, Any]]], origin_ns: int) -> float | None:
         column = self._fed.ledger.transfers.column
-        down, receiver, ended_ns = (
-            column("direction") == KINDS.index("downlink"),
-            column("receiver"),
-            column("ended_ns"),
-        )
+        down = column("direction") == KINDS.index("downlink")
+        receiver, ended_ns = column("receiver"), column("ended_ns")
         waits = []
         for device, note in computes:
             began_ns = note["began_ns"] - origin_ns

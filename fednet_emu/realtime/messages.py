@@ -10,7 +10,7 @@ HTTP/1, only lengths of packets are used, so that messages may be encrypted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fednet_emu.realtime.air import Departure
 from fednet_emu.realtime.packets import Segment, segment
@@ -81,20 +81,15 @@ class Message:
 
 def _whole(parts: Sequence[Message]) -> Message:
     first, last = parts[0], parts[-1]
-    return Message(
-        first.upwards,
-        first.device,
-        first.first,
-        last.after,
-        first.arrived_ns,
-        first.started_ns,
-        last.ended_ns,
-        sum(part.packets for part in parts),
-        sum(part.repeated_byte for part in parts),
-        sum(part.air_byte for part in parts),
-        sum(part.starved_ns + part.gap_ns for part in parts) - first.gap_ns,
-        first.gap_ns,
-        sum(part.power_ns for part in parts),
+    return replace(
+        first,
+        after=last.after,
+        ended_ns=last.ended_ns,
+        packets=sum(part.packets for part in parts),
+        repeated_byte=sum(part.repeated_byte for part in parts),
+        air_byte=sum(part.air_byte for part in parts),
+        starved_ns=sum(part.starved_ns + part.gap_ns for part in parts) - first.gap_ns,
+        power_ns=sum(part.power_ns for part in parts),
     )
 
 

@@ -55,7 +55,6 @@ class RatedPace:
     Args:
         medium: the medium of one direction, without transmissions; its access scheme must not plan transmissions.
         clock: the clock of the links in the medium.
-        cells: number of cells.
     """
 
     def __init__(self, medium: Medium, clock: Clock, cells: int = 1) -> None:

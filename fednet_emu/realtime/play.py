@@ -54,12 +54,7 @@ def play_live(
     """Run a scenario live, write records to a run folder, and return the summary of the run, as in summary.json.
 
     Args:
-        outlook: the scenario and the location of its data.
-        name: the name of the run in the records.
-        out: the run folder.
         commands: the commands that start the programs; None to run the Flower app that is the scenario's algorithm.
-        options: options of the live run.
-        force: True to replace an existing run in the folder as soon as the new run has ended.
         on_start: function that receives progress messages while the run starts.
 
     Raises:

@@ -79,7 +79,7 @@ def require_sound(folder: Path, names: Iterable[str], remedy: str = AGAIN) -> No
             raise DataError(str(folder / name), problem, remedy)
 
 
-SCENARIO = "scenario.yaml"
+SCENARIO, SUMMARY = "scenario.yaml", "summary.json"
 LOG_FILE = "log.txt"
 LEARNING = "learning"
 """Name of the sub-folder with the learned values of an unfinished run."""

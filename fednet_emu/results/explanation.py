@@ -19,7 +19,7 @@ from fednet_emu.emulation.given import changes, named
 from fednet_emu.emulation.load import refuse_contradictions
 from fednet_emu.emulation.outlook import Needed, Outlook, unreachable
 from fednet_emu.emulation.play import play
-from fednet_emu.errors import FednetError, ScenarioError
+from fednet_emu.errors import FednetError, ScenarioError, one_line
 from fednet_emu.network.ethernet import Ethernet
 from fednet_emu.network.slices import FEDERATION, OTHERS, Slice
 from fednet_emu.network.slices import problems as slice_problems
@@ -65,7 +65,7 @@ def explained(run: RunRecords, scenario: Callable[[], Scenario], *, replay: bool
     try:
         same = Replay.of(_outlook(meant, {}, int(run.summary["rounds"])).scenario, run.name)
     except FednetError as error:
-        return replace(path, no_remedies=" ".join(str(error).split()))
+        return replace(path, no_remedies=one_line(error))
     now_s = float(same.rounds["ended_s"].iloc[-1])
     if abs(now_s - path.took_s) > SAME * path.took_s:
         now, then = format_seconds(now_s), format_seconds(path.took_s)
@@ -259,7 +259,7 @@ def replayed(scenario: Scenario, remedy: Remedy, same: Replay) -> Remedy | None:
             more = math.ceil(MARGIN * rounds * same.arrived / then.arrived) + 1
             then = Replay.of(_outlook(scenario, remedy.settings, more).scenario, remedy.title)
     except FednetError as error:
-        return replace(remedy, problem=f"cannot be replayed, {' '.join(str(error).split())}")
+        return replace(remedy, problem=f"cannot be replayed, {one_line(error)}")
     return weighed(remedy, same, then, weaker(Outlook(scenario), outlook))
 
 

@@ -25,20 +25,18 @@ from fednet_emu.errors import FednetError
 from fednet_emu.files.data_folder import data_folder
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.profiles import MARKS, Kind, RadioProfile, StationProfile, kind_of
-from fednet_emu.radio.survey import uplink_rates
+from fednet_emu.radio.survey import Rates, uplink_rates
 from fednet_emu.records.folder import SCENARIO
 from fednet_emu.scenario import library
 from fednet_emu.scenario.document import load
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.problems import validate
-from fednet_emu.scenario.slots import slots
+from fednet_emu.scenario.slots import described, slots
 from fednet_emu.units import unit_of
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
-
-    from fednet_emu.draw.figures.rates import RateCurve
 
 LISTED_M = (50.0, 200.0, 500.0)
 DRAWN_M = np.geomspace(10.0, 2000.0, 40)
@@ -49,15 +47,12 @@ CLASSES: dict[Kind, type[AnyProfile]] = {"device": Profile, "radio": RadioProfil
 UNITS = {"flop_per_s": "FLOP/s", "memory_bytes": "B", "tx_j_per_bit": "J", "rx_j_per_bit": "J"}
 """Units of the numeric profile fields whose names do not end with a unit."""
 HEADS: dict[type[AnyProfile], tuple[str, ...]] = {
-    Profile: (
-        *("device", "speed", "overhead", "computing", "idle", "sending", "receiving", "at", "amplifier", "memory"),
-        "title",
-    ),
-    RadioProfile: (
-        *("radio", "at most", "amplifier", "circuit", "sending", "receiving", "sent bit", "received bit", "title"),
-    ),
+    Profile: ("device", "speed", "overhead", "computing", "idle", "sending", "receiving", "at", "amplifier", "memory",
+              "title"),
+    RadioProfile: ("radio", "at most", "amplifier", "circuit", "sending", "receiving", "sent bit", "received bit",
+                   "title"),
     StationProfile: ("station", "at most", "amplifier", "idle", "title"),
-}
+}  # fmt: skip
 SIGNS = dict(zip(MARKS, ("", "", "t", "r", "a"), strict=True))
 LEGEND = "measured, or derived from measurements, but: t maker's table, r recalled, a assumed; - not known"
 
@@ -177,8 +172,6 @@ def kinds(slot: str | None = None) -> dict[str, Any]:
     Raises:
         ScenarioError: the slot, kind or key does not exist.
     """
-    from fednet_emu.scenario.slots import described, slots
-
     if slot is not None:
         return described(slot)[1]
     return {name: place.described() for name, place in slots().items()}
@@ -201,24 +194,20 @@ def channel_rows(wanted: list[str] | None) -> list[str]:
     Each line has the name, carrier, bandwidth, median rates and title of an environment. `wanted` are the names of the
     environments; None stands for all environments of the library.
     """
-    heads = ("channel", "carrier", "bandwidth", *(f"{distance_m:.0f} m" for distance_m in LISTED_M), "title")
-    return _table([heads, *(_channel_row(name, channel) for name, channel in environments(wanted).items())])
+    rows = [("channel", "carrier", "bandwidth", *(f"{distance_m:.0f} m" for distance_m in LISTED_M), "title")]
+    for name, channel in environments(wanted).items():
+        rates = ("out of range" if np.isnan(rate) else f"{format_bits(rate)}/s" for rate in listed_rates(channel))
+        carrier, bandwidth = f"{channel.carrier_hz / 1e9:g} GHz", f"{channel.bandwidth_hz / 1e6:g} MHz"
+        rows.append((name, carrier, bandwidth, *rates, channel.title))
+    return _table(rows)
 
 
-def _channel_row(name: str, channel: Channel) -> tuple[str, ...]:
-    rates = ("out of range" if np.isnan(rate) else f"{format_bits(rate)}/s" for rate in listed_rates(channel))
-    return (name, f"{channel.carrier_hz / 1e9:g} GHz", f"{channel.bandwidth_hz / 1e6:g} MHz", *rates, channel.title)
-
-
-def rate_curves(wanted: list[str] | None) -> dict[str, RateCurve]:
-    """Return quantiles of the uplink rate at distances from 10 m to 2 km, by name of the environment.
+def rate_curves(wanted: list[str] | None) -> dict[str, Rates]:
+    """Return quantiles of the uplink rate at the distances `DRAWN_M`, by name of the environment.
 
     `wanted` are the names of the radio environments; None stands for all environments of the library.
     """
-    from fednet_emu.draw.figures.rates import RateCurve
-
-    found = environments(wanted).items()
-    return {name: RateCurve(DRAWN_M, *uplink_rates(channel, DRAWN_M)) for name, channel in found}
+    return {name: uplink_rates(channel, DRAWN_M) for name, channel in environments(wanted).items()}
 
 
 def listed_rates(channel: Channel) -> list[float]:

@@ -16,11 +16,12 @@ from typing_extensions import override
 from fednet_emu.analysis.comparison import Comparison, between, side_by_side
 from fednet_emu.analysis.fronts import front
 from fednet_emu.analysis.ranked import RankedSettings
-from fednet_emu.analysis.ranking import best
+from fednet_emu.analysis.ranking import positive_limits, rank
 from fednet_emu.analysis.run import RunRecords
 from fednet_emu.analysis.searched import SearchRecords
 from fednet_emu.analysis.study import Condition, Levels, StudyRecords, Within, conditions, is_one_study, is_study
 from fednet_emu.errors import FednetError
+from fednet_emu.records.folder import SUMMARY
 from fednet_emu.results.run import PAGE, Run
 
 if TYPE_CHECKING:
@@ -194,8 +195,9 @@ class Study(StudyRecords):
             FednetError: a cost, axis or level does not exist, there is no target, or no run reaches the target within
                 the limits.
         """
-        found = best(self, accuracy=accuracy, loss=loss, within=within, minimise=minimise, where=where)
-        return Ranking(**vars(found))
+        limits = positive_limits(within)
+        part = self.where(conditions(where or {}, "where")).aiming_at(accuracy, loss)
+        return Ranking(**vars(rank(part, minimise, limits)))
 
     def front(self, one: str = "time", other: str = "accuracy") -> pd.DataFrame:
         """Return the Pareto front of two quantities, the points that no other point dominates.
@@ -385,7 +387,7 @@ def report(paths: Sequence[str | Path], out: str | Path | None = None) -> Path:
     """
     folders = [Path(each) for each in paths]
     for folder in folders:
-        if folder.is_dir() and not is_study(folder) and not (folder / "summary.json").is_file():
+        if folder.is_dir() and not is_study(folder) and not (folder / SUMMARY).is_file():
             raise FednetError(
                 f"{folder}: holds neither a run nor a study, got no summary.json; "
                 "give a folder that `fednet run` or `fednet sweep` wrote"

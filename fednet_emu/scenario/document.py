@@ -57,7 +57,7 @@ class Document:
     @cached_property
     def places(self) -> dict[KeyPath, Place]:
         """File and line of every value, by the key path of the value; the key path `()` is the whole document."""
-        return dict(self.root.walk())
+        return {path: node.place for path, node in self.root.walk()}
 
     def place(self, path: KeyPath) -> Place:
         """Return the file and line at which a setting is written.
@@ -105,13 +105,13 @@ def from_text(text: str, source: str = "scenario", short_forms: ShortForms = SHO
     return with_includes(parse(text, source), None, short_forms)
 
 
-def from_mapping(settings: Mapping[str, Any], source: str, short_forms: ShortForms = SHORT_FORMS) -> Document:
+def from_mapping(settings: Mapping[str, Any], source: str) -> Document:
     """Read a scenario from a mapping with the keys of a scenario file; values may be component objects.
 
     Raises:
         ScenarioError: a key is not text, or an included file is invalid.
     """
-    return with_includes(node_of(settings, Place(source, 0)), None, short_forms)
+    return with_includes(node_of(settings, Place(source, 0)))
 
 
 def apply_overrides(document: Document, overrides: Iterable[str | Setting]) -> Document:

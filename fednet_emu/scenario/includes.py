@@ -27,21 +27,8 @@ ShortForms = Mapping[str, Folder]
 """Keys whose value may be a file name, each with the folder in which a file name without a path is looked up."""
 
 
-def read_tree(path: Path, problems: list[str], *, quoted: bool = True) -> Node | None:
-    """Read a file as a tree without following its includes; return None if the file is invalid.
-
-    The problems of an invalid file are appended to `problems`. If `quoted` is False, they do not quote the content of a
-    file that is not a scenario.
-    """
-    try:
-        return parse(read_text(path, quoted=quoted), file_text(path), quoted=quoted)
-    except ScenarioError as error:
-        problems.extend(error.problems)
-    return None
-
-
 def read_text(path: Path, *, quoted: bool = True) -> str:
-    """Return the text of a settings file.
+    """Return the text of a settings file. If `quoted` is False, errors do not quote its content.
 
     Raises:
         ScenarioError: the file cannot be read, is too large, or is not UTF-8 text.
@@ -61,12 +48,12 @@ def read_text(path: Path, *, quoted: bool = True) -> str:
         raise ScenarioError(f"{source}  {what}") from None
 
 
+@dataclass
 class Spent:
     """Counter of the includes followed and the values read so far; both numbers are limited."""
 
-    def __init__(self) -> None:
-        self.files = 0
-        self.values = 0
+    files: int = 0
+    values: int = 0
 
 
 @dataclass(frozen=True)
@@ -87,8 +74,11 @@ class Reader:
 
     def read(self, path: Path, at: KeyPath = ()) -> Node | None:
         """Return the tree of a file, merged with its includes; None if it is invalid. Append errors to `problems`."""
-        tree = read_tree(path, self.problems, quoted=not self.files)
-        if tree is None:
+        quoted = not self.files  # an included file may be no scenario, and its content is not shown
+        try:
+            tree = parse(read_text(path, quoted=quoted), file_text(path), quoted=quoted)
+        except ScenarioError as error:
+            self.problems.extend(error.problems)
             return None
         return Reader(self.short_forms, self.problems, (*self.files, path), self.spent).expand(tree, at)
 

@@ -32,7 +32,6 @@ def validate(model_class: type[Model], document: Document, tell: Callable[[str],
     """Return the validated model of a document.
 
     Args:
-        model_class: the class of the model.
         document: the settings. If the kind of a component was changed, the settings of the old kind are kept if they
             fit the new kind.
         tell: function that receives a line for each component whose kind was changed and some of whose settings were
@@ -108,18 +107,9 @@ def _path_to_boolean(value: Any) -> tuple[int, ...] | None:
 def settled(model_class: type[BaseModel], document: Document) -> tuple[Document, list[str]]:
     """Return a document without settings that do not fit the new kind of a component, and messages about them."""
     told: list[str] = []
-    if not _has_swaps(document.root):
+    if all(node.written_for is None for _, node in document.root.walk()):
         return document, told
     return replace(document, root=_fitting(document.root, Shape(model_class), (), told)), told
-
-
-def _has_swaps(node: Node) -> bool:
-    return node.written_for is not None or any(map(_has_swaps, _parts(node)))
-
-
-def _parts(node: Node) -> Iterator[Node]:
-    if isinstance(node.value, dict | list):
-        yield from node.value.values() if isinstance(node.value, dict) else node.value
 
 
 def _fitting(node: Node, shape: Shape, path: KeyPath, told: list[str]) -> Node:

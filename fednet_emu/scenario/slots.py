@@ -31,7 +31,6 @@ class Place:
     """A slot (setting with a choice between several kinds), and the keys of a scenario at which it is used.
 
     Attributes:
-        slot: the slot.
         keys: the key paths of the settings whose value is a component of the slot, such as `network.uplink.access`.
     """
 
@@ -85,16 +84,14 @@ def described(name: str) -> tuple[str, dict[str, str]]:
         ScenarioError: the slot, kind or key does not exist.
     """
     head, _, kind = name.rpartition(".")
-    place, shapes = _called(head), [Shape.of(Scenario)]
-    for key in name.split("."):
-        shapes = _inside(shapes).get(key, [])
+    place, shapes = _called(head), _shapes_at(name.split("."))
     components = [part.model for shape in shapes if not _slots_of(shape) for part in _classes(shape) if part.model]
     component = place.slot.find(kind) if place is not None else next(iter(components), None)
     if component is not None:
         return f"{name}: {first_sentence(component.__doc__)}", _settings_in_words(component)
     if place is not None and _called(name) is None:
         kinds = place.slot.names()
-        hint = did_you_mean(kind, kinds) or f"; known: {', '.join(kinds)}"
+        hint = did_you_mean(kind, kinds, "known:")
         raise ScenarioError(f"kinds: no such kind of {place.slot.name}, got '{kind}'{hint}")
     place = slot_of(name)
     return f"{place.slot.name} ({', '.join(place.keys)})", place.described()
@@ -116,9 +113,7 @@ def _settings_in_words(component: type[BaseModel]) -> dict[str, str]:
 
 def settings_below(keys: Sequence[str]) -> Mapping[str, Sequence[Shape]]:
     """Return the types of the settings below a key path, by name; one type for each kind that has the setting."""
-    shapes: Sequence[Shape] = [Shape.of(Scenario)]
-    for key in keys:
-        shapes = _inside(shapes).get(key, [])
+    shapes = _shapes_at(keys)
     kinds = [shape for shape in shapes if shape.choice is not None]
     return ({"kind": kinds} if kinds else {}) | _inside(shapes)
 
@@ -168,6 +163,13 @@ def _slots_of(shape: Shape) -> list[Slot]:
     entry = None if shape.members else shape.step(0)
     parts = shape.members if entry is None else [entry[1]]
     return [slot for part in parts for slot in _slots_of(part)]
+
+
+def _shapes_at(keys: Iterable[str]) -> list[Shape]:
+    shapes = [Shape.of(Scenario)]
+    for key in keys:
+        shapes = _inside(shapes).get(key, [])
+    return shapes
 
 
 def _inside(shapes: Iterable[Shape]) -> dict[str, list[Shape]]:

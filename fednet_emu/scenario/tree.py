@@ -54,8 +54,6 @@ class Node:
     The values of a mapping and the entries of a list are nodes, too. The keys of a mapping are strings.
 
     Attributes:
-        value: the value.
-        place: where the value was written.
         written_for: the kind for which a setting was written; None if the kind of its component has not changed since.
     """
 
@@ -71,9 +69,9 @@ class Node:
             return [child.plain() for child in self.value]
         return self.value
 
-    def walk(self, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Place]]:
-        """Yield the key path and the place (file and line) of this value and of all values nested in it."""
-        yield path, self.place
+    def walk(self, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Node]]:
+        """Yield this value and all values nested in it, each with its key path."""
+        yield path, self
         if isinstance(self.value, dict | list):
             parts = self.value.items() if isinstance(self.value, dict) else enumerate(self.value)
             for key, child in parts:

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from fednet_emu.component.component import reworded
 from fednet_emu.component.slot import Slot
 from fednet_emu.errors import did_you_mean
 from fednet_emu.scenario.shapes import Shape, Spot, homes
@@ -219,7 +220,7 @@ def _bare(word: str) -> str:
 def _wrong_value(spot: Spot, detail: ErrorDetails) -> str:
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     if kind in ("value_error", "assertion_error"):
-        return str(context.get("error", "")) or _own_words(detail["msg"])
+        return str(context.get("error", "")) or reworded(detail["msg"])
     if kind in _RANGES:
         bounds = spot.shape.range_text() if spot.shape else None
         return f"must be {bounds or _RANGES[kind].format(**context)}, got {show(value)}"
@@ -229,12 +230,7 @@ def _wrong_value(spot: Spot, detail: ErrorDetails) -> str:
         return f"{_OTHERS[kind].format(**context)}, got {show(value)}"
     if is_type_error(kind) and spot.shape:
         return f"expected {spot.shape.describe()}, got {show(value)}{_remedy(spot.shape, value)}"
-    return f"{_own_words(detail['msg'])}, got {show(value)}"
-
-
-def _own_words(message: str) -> str:
-    text = re.sub(r"^Input should be", "must be", re.sub(r"^(Value|Assertion) error, ", "", message))
-    return text[:1].lower() + text[1:]
+    return f"{reworded(detail['msg'])}, got {show(value)}"
 
 
 def _remedy(shape: Shape, value: Any) -> str:

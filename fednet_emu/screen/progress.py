@@ -100,7 +100,6 @@ def run_shown(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federatio
     It provides None if nothing is displayed.
 
     Args:
-        stop: the conditions that end the run.
         progress: True to show progress, False to hide it; None shows progress only in a terminal or a notebook.
     """
     begun: list[tuple[float, float]] = []  # host time and completed share at the first update, after data were read

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fednet_emu.errors import ScenarioError
+from fednet_emu.errors import ScenarioError, one_line
 from fednet_emu.records.rows import EvaluationRow
 from fednet_emu.scenario.overrides import Setting
 from fednet_emu.scenario.tree import KeyPath, Node, Place, problem_text, show
@@ -161,7 +161,7 @@ def level_label(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(level_label, value)) + "]"
     if not isinstance(value, str | int | float | None):
-        return " ".join(repr(value).split())
+        return one_line(repr(value))
     if not isinstance(value, float):
         return option_text(value)
     text = f"{value:g}"

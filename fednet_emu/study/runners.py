@@ -22,7 +22,7 @@ from fednet_emu.component.component import Component
 from fednet_emu.emulation.load import refuse
 from fednet_emu.emulation.outlook import Outlook, unaffordable
 from fednet_emu.emulation.play import play
-from fednet_emu.errors import DataError, FednetError, described
+from fednet_emu.errors import DataError, FednetError, described, one_line
 from fednet_emu.host import (
     clean_context,
     end_with_parent,
@@ -32,7 +32,7 @@ from fednet_emu.host import (
     main_left_out,
 )
 from fednet_emu.learning.engines.ray.cluster import connected
-from fednet_emu.records.folder import FINISHED, RunFolder, read_manifest, require_sound
+from fednet_emu.records.folder import FINISHED, SUMMARY, RunFolder, read_manifest, require_sound
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.study.file import Limits
 from fednet_emu.tracking.tracker import trackers_of
@@ -40,7 +40,6 @@ from fednet_emu.tracking.tracker import trackers_of
 POLL_S = 0.05
 GRACE_S = 5.0
 """Host time, in seconds, that a run has to write its records after a request to stop. After that, the run is killed."""
-SUMMARY = "summary.json"
 LOG = logging.getLogger("fednet_emu")
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -228,7 +227,7 @@ def attempted(job: Job) -> Outcome:
             store=job.store,
         ).summary
     except FednetError as error:
-        return Outcome("failed", " ".join(str(error).split()), traceback.format_exc())
+        return Outcome("failed", one_line(error), traceback.format_exc())
     except KeyboardInterrupt:
         return Outcome("stopped")
     except BaseException as error:
@@ -384,5 +383,5 @@ def _outcome(ray: Any, ref: Any) -> Outcome:
     try:
         outcome: Outcome = ray.get(ref)
     except ray.exceptions.RayError as error:
-        return Outcome("failed", f"Ray: {' '.join(str(error).split())[:300]}")
+        return Outcome("failed", f"Ray: {one_line(error, 300)}")
     return outcome

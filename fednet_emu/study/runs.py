@@ -106,8 +106,6 @@ def runs_of(
         study: the study, the path of a study file, or the name of a file in scenarios/studies/.
         overrides: settings that apply to every run, for example as `key.path=value`; they replace settings under `set`
             in the study, and the grid must not vary them.
-        data_dir: the folder of data sets and stored models.
-        timing_only: True for runs without training.
 
     Raises:
         ScenarioError: the study or one of its scenarios is invalid; all problems are listed, with their lines.
@@ -190,8 +188,6 @@ def run_of(
             single level may be left out.
         overrides: settings of the run, which take precedence over settings of the study and of the levels.
         seed: the seed of the run, not necessarily a seed of the study; None for the first seed of the study.
-        data_dir: the folder of data sets and stored models.
-        timing_only: True for a run without training.
 
     Raises:
         ScenarioError: an axis or level does not exist, a level is missing, or the scenario has problems.
@@ -247,11 +243,7 @@ class RunMaker:
     are repeatable.
 
     Args:
-        study: the study.
         overrides: settings of all runs, for example as `key.path=value`.
-        axes: the varied quantities.
-        data_dir: the folder of data sets and stored models.
-        timing_only: True for runs without training.
 
     Attributes:
         example: the scenario of the first run; None before the first run is made.

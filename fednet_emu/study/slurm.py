@@ -18,12 +18,14 @@ import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from fednet_emu.errors import FednetError
+from pydantic import TypeAdapter
+
+from fednet_emu.errors import FednetError, one_line
 from fednet_emu.files.writing import file_errors, write_text
-from fednet_emu.scenario.model import Scenario
 from fednet_emu.study.file import Limits
 from fednet_emu.study.runners import Event, Job, Outcome, complete
 
@@ -79,7 +81,7 @@ def write_jobs(tasks: Sequence[Job], out: Path, collect: Sequence[str]) -> Jobs:
         (folder / "runs").mkdir(parents=True)
         (folder / "logs").mkdir()
         for place, task in enumerate(tasks):
-            (folder / "runs" / f"{place}.json").write_text(_text(task), encoding="utf-8")
+            (folder / "runs" / f"{place}.json").write_bytes(_jobs().dump_json(task))
     elements = min(len(tasks), MOST_ELEMENTS)
     run = [sys.executable, "-P", "-m", ELEMENT, str(folder), "NUMBER", str(elements)]
     command = shlex.join(run).replace("NUMBER", '"$SLURM_ARRAY_TASK_ID"')
@@ -123,25 +125,16 @@ def run_element(folder: Path, element: int, elements: int) -> Iterator[tuple[str
     """Execute every job whose index is `element` modulo `elements`, and yield the name and outcome of each job."""
     runs = folder / "runs"
     for place in range(element, sum(1 for _ in runs.iterdir()), elements):
-        task = _task((runs / f"{place}.json").read_text(encoding="utf-8"))
+        task = _jobs().validate_json((runs / f"{place}.json").read_bytes())
         outcome = complete(task)
         write_text(folder.parent / OUTCOMES / f"{task.folder.name}.json", json.dumps(asdict(outcome)))
         yield task.name, outcome
 
 
-def _text(task: Job) -> str:
-    limits, scenario = task.limits.model_dump(), task.scenario.model_dump(mode="json")
-    return json.dumps({**vars(task), "scenario": scenario, "limits": limits}, default=str)
-
-
-def _task(text: str) -> Job:
-    found = json.loads(text)
-    name, out = found["study"]
-    data_dir = found["data_dir"] and Path(found["data_dir"])
-    whole = {"scenario": Scenario.model_validate(found["scenario"]), "limits": Limits(**found["limits"])}
-    places = {"folder": Path(found["folder"]), "data_dir": data_dir, "study": (name, Path(out))}
-    places["store"] = found["store"] and Path(found["store"])
-    return Job(**{**found, **whole, **places, "track": tuple(found["track"])})
+@cache
+def _jobs() -> TypeAdapter[Job]:
+    """Return the converter of jobs to JSON and back; it is created late, because this takes host time."""
+    return TypeAdapter(Job)
 
 
 def _needs(limits: Limits, runs: int) -> list[str]:
@@ -166,7 +159,7 @@ def _sbatch(*arguments: str | Path) -> str:
     command = ["sbatch", "--parsable", *map(str, arguments)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode:
-        what = " ".join(ended.stderr.split()) or f"exit code {ended.returncode}"
+        what = one_line(ended.stderr) or f"exit code {ended.returncode}"
         raise FednetError(
             f"{shlex.join(command)}: is refused, got '{what}'; change the script, or set SBATCH_* options"
         )

@@ -18,12 +18,12 @@ import pandas as pd
 
 from fednet_emu.analysis.scales import Measure, first_reached, with_total_bits
 from fednet_emu.analysis.settings import data_set_names
-from fednet_emu.analysis.study import DATA_SET, DEVICE_COUNT, LOWER_BOUND
+from fednet_emu.analysis.study import DATA_SET, DESCRIPTION, DEVICE_COUNT, LOWER_BOUND
 from fednet_emu.arrays import Array
 from fednet_emu.devices.carbon import Carbon
 from fednet_emu.files.data_folder import checksum
 from fednet_emu.files.writing import file_errors, write_json, write_table, write_text
-from fednet_emu.records.folder import LEARNING, locked, require_free, tidy, unlock
+from fednet_emu.records.folder import LEARNING, SUMMARY, locked, require_free, tidy, unlock
 from fednet_emu.records.ledger import SCORES, Ledger
 from fednet_emu.records.summaries import SPREAD
 from fednet_emu.study.file import StudyFile, Target
@@ -61,7 +61,7 @@ def write_tables(
     `failures` the reasons for failures, both by the index of the run in `runs`.
     """
     summaries: dict[int, dict[str, Any]] = {
-        place: json.loads((finished[place] / "summary.json").read_text(encoding="utf-8")) for place in sorted(finished)
+        place: json.loads((finished[place] / SUMMARY).read_text(encoding="utf-8")) for place in sorted(finished)
     }
     evaluations = _evaluations(runs, [(place, finished[place]) for place in summaries])
     diverged = [runs[place].name for place, summary in summaries.items() if summary["status"] == "diverged"]
@@ -145,9 +145,6 @@ def _grams(carbon: Carbon | None, evaluations: pa.Table) -> Array:
     if carbon is None:
         return np.full(len(evaluations), math.nan)
     return carbon.grams_until(*(evaluations[name].to_pylist() for name in ("simulated_s", "energy_j")))
-
-
-STUDY = "study.json"
 
 
 @dataclass
@@ -280,8 +277,6 @@ def sweep(
     Args:
         runs: all runs of the study, at least one.
         out: the folder of the study, created if missing.
-        runner: the function that executes the jobs.
-        data_dir: the folder of data sets.
         track: names of the trackers of every run.
         on_event: the function that is called when a run starts or ends.
 
@@ -292,7 +287,7 @@ def sweep(
     axes = {axis.name: [level.columns[axis.name] for level in axis.levels] for axis in study.axes}
     swept = Sweep(study, out, runner, data_dir, track, on_event)
     with study_folder(out):
-        describe(study, axes, timing_only, out, known_tables(out))
+        describe(study, axes, timing_only, out)
         swept.add(runs)
         on_event(swept)
         try:
@@ -300,22 +295,18 @@ def sweep(
         finally:
             folders = {place: swept.folder_of[place] for place in sorted(swept.done)}
             write_tables(out, runs, folders, swept.failures, study.target)
-            describe(study, axes, timing_only, out, {name: checksum(out / name) for name in TABLES})
+            describe(study, axes, timing_only, out, complete=True)
     return swept
 
 
-def known_tables(out: Path) -> dict[str, str]:
-    """Return the checksums of the tables, as recorded by an earlier sweep; empty if there is no record."""
-    try:
-        return dict(json.loads((out / STUDY).read_text(encoding="utf-8"))["files"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return {}
-
-
 def describe(
-    study: StudyFile, axes: Mapping[str, Sequence[Any]], timing_only: bool, out: Path, tables: Mapping[str, str]
+    study: StudyFile, axes: Mapping[str, Sequence[Any]], timing_only: bool, out: Path, *, complete: bool = False
 ) -> None:
-    """Write to `out` the study file, and a description of the study with the checksums of the tables."""
+    """Write to `out` the study file, and a description of the study with the checksums of the tables.
+
+    If `complete` is False, the checksums are those that an earlier sweep has recorded.
+    """
+    tables = {name: checksum(out / name) for name in TABLES} if complete else _known_tables(out)
     measure, level = aim(study.target) if study.target else (None, None)
     description = {
         "name": study.name,
@@ -326,8 +317,15 @@ def describe(
         "timing_only": timing_only,
         "files": tables,
     }
-    write_json(out / STUDY, description)
+    write_json(out / DESCRIPTION, description)
     write_text(out / "study.yaml", study.text)
+
+
+def _known_tables(out: Path) -> dict[str, str]:
+    try:
+        return dict(json.loads((out / DESCRIPTION).read_text(encoding="utf-8"))["files"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return {}
 
 
 @contextmanager
@@ -337,7 +335,7 @@ def study_folder(out: Path, what: str = "sweep or search") -> Iterator[None]:
     Raises:
         DataError: `out` has other content, or another process (`what` in the error text) has the lock.
     """
-    if not any((out / name).is_file() for name in (STUDY, *TABLES)):
+    if not any((out / name).is_file() for name in (DESCRIPTION, *TABLES)):
         require_free(out, "the folder of a study")
     lock = locked(out, what)
     try:

@@ -16,7 +16,7 @@ from filelock import FileLock
 from typing_extensions import override
 
 from fednet_emu.errors import FednetError
-from fednet_emu.records.folder import FINISHED
+from fednet_emu.records.folder import FINISHED, SCENARIO, SUMMARY
 from fednet_emu.records.ledger import SCORES
 from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo, Tracker
 
@@ -117,7 +117,7 @@ class MLflow(Tracker):
             self._client.set_terminated(self._run_id, STATUSES.get(outcome.status, "FAILED"))
 
 
-SHOWN = ("scenario.yaml", "summary.json")
+SHOWN = (SCENARIO, SUMMARY)
 """Files of the run folder that are logged as text."""
 
 

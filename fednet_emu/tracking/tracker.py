@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from fednet_emu.component.plugins import imported, is_import_path, offered, offers
-from fednet_emu.errors import FednetError, did_you_mean
+from fednet_emu.errors import FednetError, did_you_mean, one_line
 
 Scalar = str | int | float | bool | None
 
@@ -149,7 +149,7 @@ def _built_in(name: str) -> Tracker:
     try:
         made: Tracker = getattr(importlib.import_module("fednet_emu.tracking.built_in"), BUILT_IN[name])()
     except ImportError as error:
-        lacking = f"{name} is not installed or incomplete ({' '.join(str(error).split())})"
+        lacking = f"{name} is not installed or incomplete ({one_line(error)})"
         raise FednetError(f"track: {lacking}, got '{name}'; pip install 'fednet-emu[{name}]'") from error
     return made
 

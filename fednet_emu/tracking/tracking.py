@@ -8,12 +8,12 @@ import math
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
 from fednet_emu.errors import FednetError, described
-from fednet_emu.files.writing import file_errors
 from fednet_emu.kernel.clock import NS_PER_S, Clock
 from fednet_emu.records.folder import LOG_FILE, MANIFEST, RunFolder, read_manifest
 from fednet_emu.records.ledger import Ledger, scores_in
@@ -182,11 +182,8 @@ def files_of(folder: RunFolder | None) -> tuple[Path, ...]:
 def _identity(folder: RunFolder | None) -> tuple[str, bool]:
     known = None
     if folder is not None:
-        try:
-            with file_errors(folder.path / NOTE, "read"):
-                known = json.loads((folder.path / NOTE).read_text(encoding="utf-8"))["id"]
-        except (FednetError, ValueError, KeyError, TypeError):
-            known = None
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            known = json.loads((folder.path / NOTE).read_text(encoding="utf-8"))["id"]
     name = known if isinstance(known, str) and known.isalnum() else secrets.token_hex(4)
     if folder is not None:
         folder.write_json(NOTE, {"id": name})

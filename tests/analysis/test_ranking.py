@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from fednet_emu.analysis.comparison import Comparison, compare
-from fednet_emu.analysis.ranking import best, rank
+from fednet_emu.analysis.ranking import positive_limits, rank
 from fednet_emu.analysis.statistics import smallest_p
 from fednet_emu.draw.figures.study_rows import best_figure
 from fednet_emu.draw.page.study_page import rankings, study_document
@@ -61,16 +61,16 @@ def test_settings_are_ranked_by_the_way_to_a_loss(raced):
     pace = view.evaluations["method"].map({"quick": 0.1, "slow": 0.05})
     falling = view.evaluations.assign(loss=(1 - pace * view.evaluations["simulated_s"]).clip(lower=0.25).round(9))
     view = replace(view, evaluations=falling)
-    found = best(view, loss=0.3)
+    found = rank(view.aiming_at(loss=0.3))
 
     assert [(its.setting.label, its.cost.mean) for its in found.settings] == [("quick", 7.0), ("slow", 14.0)]
     assert found.words[0] == "quick reaches loss 0.3 after 7 s on average (95 % 7 s to 7 s)."
     with pytest.raises(
         FednetError, match=r"no run reaches loss 0.2, got loss 0.25 at best, by quick .*; raise the targ"
     ):
-        best(view, loss=0.2)
+        rank(view.aiming_at(loss=0.2))
     with pytest.raises(FednetError, match=r"without limits 4 of 4 do: raise a limit, or raise the target"):
-        best(view, loss=0.3, within={"time": 5.0})
+        rank(view.aiming_at(loss=0.3), limits={"time": 5.0})
 
 
 def test_limits_stop_runs_and_are_named(raced):
@@ -532,8 +532,13 @@ def test_a_page_ranks_by_every_cost_and_each_data_set_for_itself(raced):
 )
 def test_mistakes_are_told(raced, arguments, problem):
     """In one sentence with what would be right."""
+    view = raced({"a": [{"at": 5}], "b": [{"at": 9}]})
+
+    def ranked(*, minimise="time", within=(), accuracy=None, where=None):
+        return rank(view.where(where or {}).aiming_at(accuracy), minimise, positive_limits(within))
+
     with pytest.raises(FednetError, match=problem.replace("?", r"\?")):
-        best(raced({"a": [{"at": 5}], "b": [{"at": 9}]}), **arguments)
+        ranked(**arguments)
 
 
 def test_a_study_that_cannot_be_ranked_says_why(raced):

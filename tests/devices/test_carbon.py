@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 import fednet_emu as fe
-from fednet_emu.analysis.ranking import best
+from fednet_emu.analysis.ranking import rank
 from fednet_emu.devices import carbon
 from fednet_emu.devices.carbon import Carbon
 from fednet_emu.testing import small_scenario
@@ -84,7 +84,7 @@ def test_runs_that_are_equal_up_to_the_target_cause_equal_carbon(tmp_path: Path,
         out=tmp_path / "study",
     )  # fmt: skip
     falling = study.evaluations.assign(loss=10.0 / (1 + study.evaluations["round"]))
-    found = best(replace(study, evaluations=falling), loss=5.0, minimise="carbon")
+    found = rank(replace(study, evaluations=falling).aiming_at(loss=5.0), "carbon")
     assert (found.settings[0].costs > 0).all()
     assert found.settings[1].is_same
     assert "carbon to target" in str(found)

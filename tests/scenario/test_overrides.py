@@ -209,9 +209,9 @@ def test_own_values_win(base: dict[str, Any], own: dict[str, Any]) -> None:
     upper = tree(own, Place("own.yaml", 2))
     merged = merge(tree(base), upper)
 
-    places = dict(merged.walk())
-    for path, place in upper.walk():
-        assert places[path] == place
+    places = {path: node.place for path, node in merged.walk()}
+    for path, node in upper.walk():
+        assert places[path] == node.place
     assert set(merged.plain()) >= set(own)
 
 

@@ -393,7 +393,8 @@ def test_a_task_survives_its_file(study_file, tmp_path):
 
     sweep(loaded, tmp_path / "out", kept, data_dir=tmp_path, track=("tensorboard",))
 
-    assert slurm._task(slurm._text(tasks[0])) == tasks[0]
+    jobs = slurm._jobs()
+    assert jobs.validate_json(jobs.dump_json(tasks[0])) == tasks[0]
 
 
 def test_without_sbatch_the_commands_are_told(study_file, tmp_path, monkeypatch):

@@ -106,8 +106,8 @@ def _bubbles(figure: Figure, axes: Axes, part: Part, map_in: float) -> None:
     _name_labels(axes, len(counts))
     shown = sorted({_round_down(most), _round_down(max(1, most // 8))})
     blob: dict[str, Any] = {"linestyle": "", "marker": "o", "markeredgewidth": 0, "color": BLUE}
-    handles = [Line2D([], [], markersize=math.sqrt(number * area), **blob) for number in shown]
-    add_legend(figure, handles, [f"{number:,} samples" for number in shown], handle_em=1.2)
+    sizes = {f"{number:,} samples": math.sqrt(number * area) for number in shown}
+    add_legend(figure, [Line2D([], [], markersize=size, label=name, **blob) for name, size in sizes.items()], 1.2)
 
 
 def _shades(figure: Figure, axes: tuple[Axes, Axes], part: Part, order: IntArray) -> None:
@@ -134,7 +134,9 @@ def _targets(figure: Figure, axes: Axes, part: Part, order: IntArray) -> None:
         most = axes.fill_between(places, low, high, color=LIGHT, linewidth=0)
         half = axes.fill_between(places, first, third, color=BLUE, linewidth=0)
         (middle,) = axes.plot(places, median, color=VERMILLION, linewidth=0.8)
-    add_legend(figure, [middle, half, most], ["median", "half of its samples", "90 % of them"], handle_em=1.4)
+    for artist, label in ((middle, "median"), (half, "half of its samples"), (most, "90 % of them")):
+        artist.set_label(label)
+    add_legend(figure, [middle, half, most], handle_em=1.4)
     axes.set_ylabel("Targets")
     finish_axes(axes, grid=False)
 

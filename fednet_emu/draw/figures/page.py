@@ -27,15 +27,13 @@ def fit_to_page(figure: Figure, size: str | None = None, title: str | None = Non
     """Set the width of a figure, rearrange its legend, and add a title.
 
     Args:
-        figure: the figure, which is changed.
         size: a key of `SIZES`; None keeps the width.
-        title: the title; None for no title.
 
     Raises:
         FednetError: the size does not exist.
     """
     if size is not None and size not in SIZES:
-        hint = did_you_mean(size, SIZES) or f"; choose from {', '.join(SIZES)}"
+        hint = did_you_mean(size, SIZES, "choose from")
         raise FednetError(f"size: no such width of a figure, got '{size}'{hint}")
     with paper_style():
         if size is not None:
@@ -139,7 +137,7 @@ def _arrange_legend(figure: Figure) -> None:
             legend.remove()
         given = figure.entries
         figure.set_figheight(figure.get_figheight() - given.height_in)
-        add_legend(figure, given.handles, given.labels, given.handle_em, given.heading)
+        add_legend(figure, given.handles, given.handle_em, given.heading)
 
 
 def _set_title(figure: Figure, title: str) -> None:

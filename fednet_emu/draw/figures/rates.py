@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,31 +19,15 @@ from fednet_emu.draw.style import (
     new_figure,
     paper_style,
 )
+from fednet_emu.radio.survey import Rates
 
 MARKERS_PER_CURVE, MANY, PANEL_IN = 6, 4, 1.75
 """Number of markers on a curve, maximum number of curves in a panel, and height of each of several panels in inches."""
 REACHED_BPS = 1e6
 
 
-@dataclass(frozen=True)
-class RateCurve:
-    """Quantiles of the uplink rate as functions of the distance; all arrays have the shape [distances].
-
-    Attributes:
-        distance_m: distances in metres.
-        low_bps: 10 % quantile of the rates in bit/s; NaN at distances out of range.
-        median_bps: median of the rates in bit/s.
-        high_bps: 90 % quantile of the rates in bit/s.
-    """
-
-    distance_m: Array
-    low_bps: Array
-    median_bps: Array
-    high_bps: Array
-
-
-def rate_figure(curves: Mapping[str, RateCurve]) -> Figure:
-    """Plot the median rate of each environment over distance.
+def rate_figure(distance_m: Array, curves: Mapping[str, Rates]) -> Figure:
+    """Plot the median rate of each environment over the distances [distances] in metres.
 
     If there is a single environment, a band from the 10 % to the 90 % quantile is added. If there are more than four
     environments, they are divided into panels of at most four lines. Environments are sorted by the largest distance at
@@ -54,38 +37,37 @@ def rate_figure(curves: Mapping[str, RateCurve]) -> Figure:
         if len(curves) <= MANY:
             figure = new_figure(CURVE_HEIGHT_IN)
             axes = figure.add_subplot()
-            _draw(axes, curves)
+            _draw(axes, distance_m, curves)
             if len(curves) > 1:
-                add_legend(figure, *axes.get_legend_handles_labels())
+                add_legend(figure, axes.get_lines())
             return figure
-        ranked = sorted(curves, key=lambda name: -_reach_m(curves[name]))
+        ranked = sorted(curves, key=lambda name: -_reach_m(distance_m, curves[name]))
         count = math.ceil(len(ranked) / MANY)
         figure = new_figure(PANEL_IN * count)
         panels = figure.subplots(count, 1, sharex=True, sharey=True)
         for place, axes in enumerate(panels):
             names = ranked[place * MANY : (place + 1) * MANY]
-            _draw(axes, {name: curves[name] for name in names})
+            _draw(axes, distance_m, {name: curves[name] for name in names})
             axes.legend(loc="lower left", fontsize=SMALL_PT, borderaxespad=0.2)
             if axes is not panels[-1]:
                 axes.set_xlabel("")
     return figure
 
 
-def _reach_m(curve: RateCurve) -> float:
+def _reach_m(distance_m: Array, curve: Rates) -> float:
     """Return the largest distance in m at which the median rate is at least 1 Mbit/s; 0 if there is none."""
-    reached = curve.distance_m[np.nan_to_num(curve.median_bps) >= REACHED_BPS]
+    reached = distance_m[np.nan_to_num(curve.median_bps) >= REACHED_BPS]
     return float(reached.max()) if len(reached) else 0.0
 
 
-def _draw(axes: Axes, curves: Mapping[str, RateCurve]) -> None:
+def _draw(axes: Axes, distance_m: Array, curves: Mapping[str, Rates]) -> None:
+    every = max(1, len(distance_m) // MARKERS_PER_CURVE)
     for place, (name, curve) in enumerate(curves.items()):
-        every = max(1, len(curve.distance_m) // MARKERS_PER_CURVE)
-        (line,) = axes.plot(
-            curve.distance_m, _positive(curve.median_bps), label=name, markevery=every, **line_style(place)
-        )
+        median = _positive(curve.median_bps)
+        (line,) = axes.plot(distance_m, median, label=name, markevery=every, **line_style(place))
         if len(curves) == 1:
             band = (_positive(curve.low_bps), _positive(curve.high_bps))
-            axes.fill_between(curve.distance_m, *band, alpha=0.2, color=line.get_color(), linewidth=0)
+            axes.fill_between(distance_m, *band, alpha=0.2, color=line.get_color(), linewidth=0)
     axes.set(xlabel="Distance (m)", ylabel="Uplink rate (Mbit/s)", xscale="log", yscale="log")
     finish_axes(axes)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from matplotlib import rc_context
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fednet_emu.analysis.activity import (
@@ -29,13 +28,12 @@ from fednet_emu.analysis.run import RunRecords, distinct_labels
 from fednet_emu.analysis.scales import METRICS, RECORDED, TRADED, Cost, measured
 from fednet_emu.draw.figures import tex
 from fednet_emu.draw.figures.page import DIGITS, latex_text, numbers_of
-from fednet_emu.draw.figures.series import SERIES_FIGURES, series_figures
+from fednet_emu.draw.figures.series import SERIES_FIGURES, Tables, series_figures
 from fednet_emu.draw.figures.timeline import Panel, timeline_figure
 from fednet_emu.draw.style import (
     CURVE_HEIGHT_IN,
     TARGET_LINE,
-    add_line_legend,
-    finish_axes,
+    finish_lines,
     fit_scale,
     fit_share_scale,
     line_style,
@@ -50,17 +48,13 @@ EVALUATION_COLUMNS = ("simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit
 SHARES = ("accuracy", "worst_accuracy", "attack_success")
 ROUND_COLUMNS = ("started_s", "ended_s")
 
-Labelled = Sequence[tuple[str, pd.DataFrame]]
-"""Pairs of the label of a run and one table of the run. The position of the pair determines the line style."""
 
-
-def progress_figures(evaluations: Labelled, target: float | None = None) -> dict[str, Figure]:
+def progress_figures(evaluations: Tables, target: float | None = None) -> dict[str, Figure]:
     """Plot the accuracy against time, bits and energy, and the loss against time.
 
     If a run has no accuracy, only the loss is plotted.
 
     Args:
-        evaluations: the evaluations of each run.
         target: an accuracy, marked by a horizontal line.
 
     Returns:
@@ -81,7 +75,7 @@ def progress_figures(evaluations: Labelled, target: float | None = None) -> dict
     return drawn
 
 
-def latency_figure(rounds: Labelled) -> Figure | None:
+def latency_figure(rounds: Tables) -> Figure | None:
     """Plot the cumulative distribution of round durations, one curve per run. Return None if no round has ended."""
     latencies = [(label, (rows["ended_s"] - rows["started_s"]).dropna().to_numpy()) for label, rows in rounds]
     together_s = np.concatenate([latency_s for _, latency_s in latencies]) if latencies else np.empty(0)
@@ -95,17 +89,15 @@ def latency_figure(rounds: Labelled) -> Figure | None:
             axes.ecdf(latency_s / unit.size, label=label, **line_style(index) | {"marker": "none"})
     fit_scale(axes, "x")
     axes.set(xlabel=f"Round latency ({unit.symbol})", ylabel="Share of rounds", ylim=(0.0, 1.02))
-    _complete(figure, axes)
+    finish_lines(figure, axes)
     return figure
 
 
-def progress_figure(curves: Labelled, measure: str, cost: Cost, title: str = "", target: float | None = None) -> Figure:
+def progress_figure(curves: Tables, measure: str, cost: Cost, title: str = "", target: float | None = None) -> Figure:
     """Plot a score against a cost, with one line for each run. If there are several lines, they have markers.
 
     Args:
-        curves: the evaluations of each run.
         measure: a column of the evaluations.
-        cost: the cost on the horizontal axis.
         title: label of the vertical axis; by default the capitalized `measure`.
         target: a value of the score, marked by a horizontal line.
     """
@@ -125,13 +117,8 @@ def progress_figure(curves: Labelled, measure: str, cost: Cost, title: str = "",
     else:
         fit_scale(axes, "y")
     axes.set(xlabel=cost.label(unit), ylabel=title or measure.capitalize())
-    _complete(figure, axes)
+    finish_lines(figure, axes)
     return figure
-
-
-def _complete(figure: Figure, axes: Axes) -> None:
-    finish_axes(axes)
-    add_line_legend(figure, axes)
 
 
 RESOLUTION_DPI = 300
@@ -152,7 +139,6 @@ def figures(runs: Sequence[RunRecords], shown: Window = WHOLE) -> dict[str, Figu
 
     Args:
         runs: the runs. A run has the same line style in all figures.
-        shown: time window and devices of the timeline.
 
     Raises:
         FednetError: the timeline would be empty.
@@ -179,12 +165,10 @@ def one_figure(
     """Plot a score against a cost, or plot one of the figures of `figures` by its name.
 
     Args:
-        runs: the runs, which are overlaid.
         what: a score (`accuracy`, `loss`, `worst_accuracy`, ...) or a figure (`timeline`, `round-latency`, or the name
             of a series). The default is the accuracy, or the loss if no accuracy was measured.
         against: the cost on the horizontal axis if `what` is a score: `time` (the default), `bits`, `energy` or
             `rounds`.
-        shown: time window and devices of the timeline.
 
     Raises:
         FednetError: the figure does not exist, or the runs did not measure the quantity.
@@ -196,24 +180,21 @@ def one_figure(
         drawn = figures(runs, shown)
         if what not in drawn:
             names = [*METRICS, *(name for name in drawn if name.partition("-")[0] not in METRICS)]
-            raise FednetError(f"plot: no such figure, got '{what}'{did_you_mean(what, names) or _known(names)}")
+            raise FednetError(f"plot: no such figure, got '{what}'{did_you_mean(what, names, 'choose from')}")
         if against is not None:
             raise FednetError(f"against: '{what}' is not drawn against a cost, got '{against}'; leave it out")
         return drawn[what]
     cost = RECORDED.get(against or "time")
     if cost is None:
-        hint = did_you_mean(str(against), RECORDED) or _known(RECORDED)
+        hint = did_you_mean(str(against), RECORDED, "choose from")
         raise FednetError(f"against: no such cost, got '{against}'{hint}")
     if what not in known:
-        raise FednetError(f"plot: '{what}' was not measured, got no figure{_known(known)}")
+        choices = ", ".join(known) or "none"
+        raise FednetError(f"plot: '{what}' was not measured, got no figure; choose from {choices}")
     rows = [table[np.isfinite(table[what])] for table in tables]
     with paper_style():
         target = _target(runs) if what == "accuracy" else None
         return progress_figure(list(zip(distinct_labels(runs), rows, strict=True)), what, cost, METRICS[what], target)
-
-
-def _known(names: Iterable[str]) -> str:
-    return f"; choose from {', '.join(names) or 'none'}"
 
 
 def save(
@@ -227,7 +208,6 @@ def save(
     """Write each figure atomically to the file `<name>.<format>`. The same figure always gives the same file.
 
     Args:
-        figures: figures by name, as `figures()` returns them.
         folder: the folder for the files; created if it does not exist.
         formats: any of `png` (300 dpi), `pdf`, `svg` and `pgf`. All formats except `png` store text as text, not as
             shapes.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.animation import FuncAnimation, PillowWriter
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
@@ -18,6 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, ScalarFormatter
 
+from fednet_emu.analysis.activity import spread
 from fednet_emu.analysis.quantities import ENERGIES, LONG_TIMES, Unit, axis_unit
 from fednet_emu.analysis.run import RunRecords
 from fednet_emu.analysis.statistics import mean_interval
@@ -31,6 +32,7 @@ from fednet_emu.draw.style import (
     add_legend,
     add_line_legend,
     finish_axes,
+    finish_lines,
     fit_scale,
     line_style,
     new_figure,
@@ -40,7 +42,7 @@ from fednet_emu.draw.style import (
 )
 
 Tables = Sequence[tuple[str, pd.DataFrame]]
-"""Pairs of the label of a run and the table of one recorded series of the run."""
+"""Pairs of the label of a run and one table of the run. The position of the pair determines the line style."""
 
 SNAPSHOTS = 4
 """Number of heat maps for each run. They show the first, the last and evenly spaced recorded rounds between these."""
@@ -60,12 +62,11 @@ def weights_figure(weights: Tables) -> Figure:
     rows = figure.subplots(len(weights), SNAPSHOTS, squeeze=False)
     for axes, (label, table) in zip(rows, weights, strict=True):
         rounds, matrices = weight_matrices(table)
-        chosen = np.unique(np.linspace(0, len(rounds) - 1, SNAPSHOTS).round().astype(int))
-        for place, one in enumerate(axes):
-            if place < len(chosen):
-                image = _draw_weights(one, matrices[chosen[place]], rounds[chosen[place]])
-            else:
+        for one, place in zip_longest(axes, spread(range(len(rounds)), SNAPSHOTS)):
+            if place is None:
                 one.set_axis_off()
+            else:
+                image = _draw_weights(one, matrices[place], rounds[place])
         axes[0].set_ylabel(wrapped(label) if len(weights) > 1 else "Device", fontsize=SMALL_PT)
     bar = figure.colorbar(image, ax=rows, location="bottom", fraction=0.06, pad=0.04, aspect=40)
     bar.set_label("Weight of a pair", fontsize=SMALL_PT)
@@ -129,7 +130,8 @@ def cycle_figure(tables: Tables) -> Figure:
         axes.plot(mean.index, mean, label=str(way), **line_style(index))
     axes.set(xlabel="Groups", ylabel=f"Cycle time ({unit.symbol})", ylim=(0.0, None))
     fit_scale(axes, "x")
-    return _finished(figure)
+    finish_lines(figure, axes)
+    return figure
 
 
 def bound_figure(tables: Tables) -> Figure:
@@ -146,13 +148,7 @@ def bound_figure(tables: Tables) -> Figure:
         bound = rows["bound"].where(np.isfinite(rows["bound"]))
         axes.plot(rows["cycle"], bound, label=f"{name}bound", **style | {"linestyle": (0, (4, 1.5))})
     axes.set(xlabel="Cycle", ylabel="$F - F^*$", yscale="log")
-    return _finished(figure)
-
-
-def _finished(figure: Figure) -> Figure:
-    (axes,) = figure.get_axes()
-    finish_axes(axes)
-    add_line_legend(figure, axes)
+    finish_lines(figure, axes)
     return figure
 
 
@@ -192,7 +188,7 @@ def groups_figure(view: StudyRecords) -> Figure | None:
         finish_axes(axes)
     fit_scale(panels[-1], "x")
     panels[-1].set_xlabel("Groups")
-    add_legend(figure, [panels[0].plot([], [], **line_style(index))[0] for index in range(len(ways))], list(ways))
+    add_legend(figure, [Line2D([], [], label=way, **line_style(index)) for index, way in enumerate(ways)])
     return figure
 
 
@@ -234,17 +230,14 @@ def connectivity_figure(tables: Tables) -> Figure:
     below.set(xlabel="Round", ylabel="Connectivity factor", ylim=(0.0, None))
     for axes in (above, below):
         finish_axes(axes)
-    entries: list[tuple[Artist, str]] = list(zip(above.get_lines(), [label for label, _ in tables], strict=True))
-    colour = "0.3" if len(tables) > 1 else above.get_lines()[0].get_color()
-    looks: tuple[tuple[str, dict[str, Any]], ...] = (
-        ("measured", {"color": colour, "linewidth": 1.2}),
-        ("bound", {"color": colour, **BOUND}),
-        ("limit", LIMIT),
-    )
-    bounded = any(rows["psi"].notna().any() for _, rows in tables)
-    explained = [(Line2D([], [], **look), f"factor: {name}") for name, look in looks if bounded or name != "bound"]
-    known = [*(entries if len(tables) > 1 else []), *explained]
-    add_legend(figure, [handle for handle, _ in known], [name for _, name in known])
+    several = len(tables) > 1
+    colour = "0.3" if several else above.get_lines()[0].get_color()
+    looks: dict[str, dict[str, Any]] = {"measured": {"color": colour, "linewidth": 1.2}}
+    if any(rows["psi"].notna().any() for _, rows in tables):
+        looks["bound"] = {"color": colour, **BOUND}
+    looks["limit"] = LIMIT
+    factors = [Line2D([], [], label=f"factor: {name}", **look) for name, look in looks.items()]
+    add_legend(figure, [*(above.get_lines() if several else ()), *factors])
     return figure
 
 
@@ -254,17 +247,16 @@ def clusters_figure(tables: Tables) -> Figure:
     All rounds have the same axes. If devices are plotted at their positions, the axes are in metres.
     """
     rows = tables[0][1]
-    rounds = rows["round"].unique()
-    shown = rounds[np.unique(np.linspace(0, len(rounds) - 1, PANELS).round().astype(np.int64))]
+    shown = spread(rows["round"].unique().tolist(), PANELS)
     figure = new_figure(WIDTH_IN / len(shown) + 0.35)
     panels = figure.subplots(1, len(shown), squeeze=False, sharex=True, sharey=True)[0]
     for axes, number in zip(panels, shown, strict=True):
-        draw_round(axes, rows, int(number))
+        draw_round(axes, rows, number)
     if true_places(rows):
         panels[0].set_ylabel("y (m)", fontsize=SMALL_PT)
         for axes in panels:
             axes.set_xlabel("x (m)", fontsize=SMALL_PT)
-    add_legend(figure, *_entries(), handle_em=1.6)
+    add_legend(figure, _entries(), handle_em=1.6)
     return figure
 
 
@@ -275,7 +267,7 @@ def write_clusters_animation(rows: pd.DataFrame, path: Path) -> None:
     """
     with paper_style():
         figure = new_figure(WIDTH_IN)
-        add_legend(figure, *_entries(), handle_em=1.6)
+        add_legend(figure, _entries(), handle_em=1.6)
         axes, writer = figure.subplots(), PillowWriter(fps=2)
         limits = _limits(rows)
         with writer.saving(figure, path, ANIMATION_DPI):
@@ -327,7 +319,7 @@ def draw_round(axes: Axes, rows: pd.DataFrame, number: int) -> None:
         axes.spines[:].set_visible(False)
 
 
-def _entries() -> tuple[list[Artist], list[str]]:
+def _entries() -> list[Line2D]:
     dot: dict[str, Any] = {
         "linestyle": "",
         "marker": "o",
@@ -335,13 +327,12 @@ def _entries() -> tuple[list[Artist], list[str]]:
         "markeredgewidth": 0.6,
         "markeredgecolor": "0.3",
     }
-    known: list[tuple[Artist, str]] = [
-        (Line2D([], [], markerfacecolor="0.3", **dot), "uploads"),
-        (Line2D([], [], markerfacecolor="white", **dot), "does not"),
-        (Line2D([], [], color="0.3", linewidth=LINK_PT), "both ways"),
-        (Line2D([], [], color="0.3", linewidth=ARROW_PT, marker=">", markersize=3), "one way"),
+    return [
+        Line2D([], [], markerfacecolor="0.3", **dot, label="uploads"),
+        Line2D([], [], markerfacecolor="white", **dot, label="does not"),
+        Line2D([], [], color="0.3", linewidth=LINK_PT, label="both ways"),
+        Line2D([], [], color="0.3", linewidth=ARROW_PT, marker=">", markersize=3, label="one way"),
     ]
-    return [handle for handle, _ in known], [name for _, name in known]
 
 
 def one_way(edges: set[tuple[int, int]]) -> set[tuple[int, int]]:

@@ -73,7 +73,6 @@ class Layout:
         combination of levels of the other axes.
 
         Args:
-            view: the study.
             panel_axes: at most two axes, whose levels have a panel each; None for the second and third axis.
             rename: display names of axes, levels and metrics; see `Names`.
 
@@ -86,8 +85,7 @@ class Layout:
             raise FednetError(f"--panels: at most two axes can be panels, got {', '.join(chosen)}; leave some to lines")
         for name in chosen:
             if name not in names:
-                close = did_you_mean(name, names) or f"; its axes: {', '.join(names) or 'none'}"
-                raise FednetError(f"--panels: no such axis, got '{name}'{close}")
+                raise FednetError(f"--panels: no such axis, got '{name}'{did_you_mean(name, names, 'its axes:')}")
         lines = combinations(view, [name for name in names if name not in chosen])
         if len(chosen) == 2:
             rows, columns = (combinations(view, [name]) for name in chosen)
@@ -107,10 +105,8 @@ def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) 
     first sixth of each line. The legend states whether bands are clipped. A note marks panels whose lines coincide.
 
     Args:
-        view: the study.
         metric: a key of `METRICS`.
         against: a key of `RECORDED`.
-        layout: the settings that lines and panels represent.
 
     Returns:
         The figure, or None if no run has this metric, or if the cost is zero in all runs.
@@ -155,23 +151,23 @@ def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) 
 
 
 def _add_legend(figure: Figure, layout: Layout, bands: Sequence[Band], target: float | None) -> None:
-    entries: list[tuple[Artist, str]] = []
+    handles: list[Artist] = []
     heading = ""
     if len(layout.lines) > 1:
         heading, names = layout.names.legend(layout.lines)
-        entries += [(Line2D([], [], **line_style(index)), name) for index, name in enumerate(names)]
+        handles += [Line2D([], [], label=name, **line_style(index)) for index, name in enumerate(names)]
     if any(np.isfinite(its.low).any() for its in bands):
         label = "95 %, clipped to axes" if any(its.cut for its in bands) else "95 % interval"
-        entries.append((Patch(facecolor="0.5", alpha=0.3, linewidth=0), label))
+        handles.append(Patch(facecolor="0.5", alpha=0.3, linewidth=0, label=label))
     if target is not None:
-        entries.append((Line2D([], [], **TARGET_LINE), f"target {target:g}"))
+        handles.append(Line2D([], [], label=f"target {target:g}", **TARGET_LINE))
     if any((its.runs < its.runs[0]).any() for its in bands):
-        entries.append((Line2D([], [], color="0.3", **CARRIED), "after a run's end"))
+        handles.append(Line2D([], [], color="0.3", label="after a run's end", **CARRIED))
     if any(_falls(its) for its in bands):
         digit: dict[str, Any] = {"linestyle": "", "marker": "$3$", "markersize": 4, "markeredgewidth": 0.0}
-        entries.append((Line2D([], [], color="0.3", **digit), "runs still going"))
-    if entries:
-        add_legend(figure, [handle for handle, _ in entries], [name for _, name in entries], heading=heading)
+        handles.append(Line2D([], [], color="0.3", label="runs still going", **digit))
+    if handles:
+        add_legend(figure, handles, heading=heading)
 
 
 class Drawn(NamedTuple):
@@ -247,13 +243,8 @@ def _finish_panels(drawn: Sequence[Drawn], target: float | None) -> None:
         _number_falls(axes, [(its.colour, its.band) for its in drawn if its.axes is axes])
         bands = [its.band for its in drawn if its.axes is axes]
         if len(bands) > 1 and _apart(bands) <= COINCIDE * float(np.ptp(axes.get_ylim())):
-            text: dict[str, Any] = {
-                "transform": axes.transAxes,
-                "ha": "right",
-                "va": "bottom",
-                "fontsize": SMALL_PT - 1,
-            }
-            axes.text(0.98, 0.04, "lines coincide", **text)
+            look: dict[str, Any] = {"ha": "right", "va": "bottom", "fontsize": SMALL_PT - 1}
+            axes.text(0.98, 0.04, "lines coincide", transform=axes.transAxes, **look)
 
 
 def _apart(bands: Sequence[Band]) -> float:

@@ -38,7 +38,6 @@ def study_figures(
     which groups of devices train in turn.
 
     Args:
-        view: the study.
         metric: the metric to plot; by default the metric of the target, else the accuracy, else the loss.
         against: plot only the metric against this cost. By default all figures are plotted, with the metric against all
             four costs unless a panel would have more than 8 lines.
@@ -78,5 +77,5 @@ def _metric(view: StudyRecords, metric: str | None) -> str:
 
 def _choice(option: str, value: str | None, choices: Collection[str]) -> None:
     if value is not None and value not in choices:
-        close = did_you_mean(value, choices) or f"; choose from {', '.join(choices)}"
-        raise FednetError(f"{option}: no such choice, got '{value}'{close}")
+        hint = did_you_mean(value, choices, "choose from")
+        raise FednetError(f"{option}: no such choice, got '{value}'{hint}")

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from fednet_emu.analysis.fronts import WANTED, ends_of, fronts, points_of
 from fednet_emu.analysis.quantities import Unit
 from fednet_emu.analysis.scales import TRADED, Cost
-from fednet_emu.analysis.settings import Names, settings_of
+from fednet_emu.analysis.settings import Names, Setting, settings_of
 from fednet_emu.analysis.study import Levels, StudyRecords, target_text
 from fednet_emu.arrays import Array
 from fednet_emu.draw.figures.study_curves import fitted
@@ -61,11 +61,7 @@ def pareto_figure(view: StudyRecords, names: Names | None = None) -> Figure | No
             row[0].set_title(fitted(name), fontsize=SMALL_PT, loc="left")
         row[0].set_ylabel(names.metric("accuracy"))
     marked = pd.concat(parts, ignore_index=True)
-    shown = sorted(set(marked["setting"]))
-    handles = [Line2D([], [], **{**line_style(setting), "linestyle": "none"}) for setting in shown]
-    heading, labels = names.legend([settings[setting].levels for setting in shown])
-    entries = [label or view.name for label in labels] + ["not on the front"]
-    add_legend(figure, [*handles, Line2D([], [], **DOMINATED)], entries, handle_em=1.2, heading=heading)
+    _add_legend(figure, view, settings, sorted(set(marked["setting"])), names)
     levels = pd.DataFrame([settings[setting].levels for setting in marked["setting"]], index=marked.index)
     kept = [name for name in ("data",) if marked[name].any() and name not in levels]
     figure.numbers = pd.concat([marked[["front", *kept]], levels, marked[["round", *WANTED]]], axis=1)
@@ -99,15 +95,23 @@ def cost_front_figure(view: StudyRecords, names: Names | None = None) -> Figure 
     axes.set_xlabel(time.label(units[time.column], aim))
     axes.set_ylabel(energy.label(units[energy.column], aim))
     finish_axes(axes)
-    shown = list(points["setting"][on])
-    heading, labels = names.legend([settings[place].levels for place in shown])
-    handles = [Line2D([], [], **{**line_style(place), "linestyle": "none"}) for place in shown]
-    add_legend(
-        figure, [*handles, Line2D([], [], **DOMINATED)], [*labels, "not on the front"], handle_em=1.2, heading=heading
-    )
+    _add_legend(figure, view, settings, list(points["setting"][on]), names)
     levels = pd.DataFrame([settings[place].levels for place in points["setting"]], index=points.index)
     figure.numbers = pd.concat([levels, points[list(units)].assign(front=on)], axis=1)
     return figure
+
+
+def _add_legend(
+    figure: Figure, view: StudyRecords, settings: Sequence[Setting], shown: Sequence[int], names: Names
+) -> None:
+    """Add a legend of the settings with the indices `shown`. A setting without levels has the name of the study."""
+    heading, labels = names.legend([settings[place].levels for place in shown])
+    handles = [
+        Line2D([], [], **line_style(place) | {"linestyle": "none"}, label=label or view.name)
+        for place, label in zip(shown, labels, strict=True)
+    ]
+    dominated = Line2D([], [], **DOMINATED, label="not on the front")
+    add_legend(figure, [*handles, dominated], handle_em=1.2, heading=heading)
 
 
 def _mark(axes: Axes, spots: Array, members: pd.Series[int]) -> None:

@@ -78,9 +78,10 @@ def final_figure(view: StudyRecords, names: Names) -> Figure | None:
     for name, axes in zip(measured, panels, strict=True):
         for row, line in enumerate(lines):
             values = rows_of(view.runs, line)[name].dropna().to_numpy(np.float64)
+            interval = mean_interval(values)
             colour = line_style(row)["color"] if len(lines) <= len(LINE_COLOURS) else BLUE
-            cut |= draw_runs(axes, values, row, colour, least=0.0, most=1.0)
-            numbers.append({**line, "score": name, "runs": len(values), **mean_interval(values)._asdict()})
+            cut |= draw_runs(axes, values, row, colour, interval, least=0.0, most=1.0)
+            numbers.append({**line, "score": name, "runs": len(values), **interval._asdict()})
         axes.set_xlabel(OF_DEVICES[name])
         round_ticks(axes.xaxis, 3)
         finish_axes(axes)
@@ -97,7 +98,6 @@ def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure
     cancel in the difference. The 95 % intervals are those of a sign-change test; fewer than six seeds have no interval.
 
     Args:
-        view: the study.
         metric: a key of `METRICS`.
         layout: the settings of rows and panels. The first row is the reference.
 
@@ -116,8 +116,9 @@ def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure
         axes.axvline(0.0, color="0.35", linewidth=0.7, label="no difference")
         for row, (line, values) in enumerate(zip(lines, differences, strict=True)):
             colour = line_style(row + 1)["color"] if len(layout.lines) <= len(LINE_COLOURS) else "0.3"
-            draw_runs(axes, values, row, colour, Interval(*sign_test(values)[:3]))
-            numbers.append({**panel, **line, "pairs": len(values), **sign_test(values)._asdict()})
+            paired = sign_test(values)
+            draw_runs(axes, values, row, colour, Interval(*paired[:3]))
+            numbers.append({**panel, **line, "pairs": len(values), **paired._asdict()})
         finish_rows(axes, lines, layout.names, panel)
     label = f"{layout.names.metric(metric)} at the end, minus that of {layout.names.text(base)}"
     grid[-1].set_xlabel(wrapped(label))
@@ -185,19 +186,18 @@ def draw_runs(
     values: Array,
     row: float,
     colour: str,
-    interval: Interval | None = None,
+    interval: Interval,
     least: float = -math.inf,
     most: float = math.inf,
 ) -> bool:
     """Plot the values [runs] as points in a row, with their mean and its interval; return True if it was clipped.
 
-    If `interval` is None, it is computed from the values. It is clipped at the possible values `least` and `most`.
+    The interval is clipped at the possible values `least` and `most`.
     """
-    its = interval or mean_interval(values)
     axes.plot(values, row + fanned(values), **DOT, color=colour, label="runs")
-    cut = draw_interval(axes, its, row, least, most)
+    cut = draw_interval(axes, interval, row, least, most)
     if len(values):
-        axes.plot(its.mean, row, **MEAN, color=colour, zorder=4, label="mean")
+        axes.plot(interval.mean, row, **MEAN, color=colour, zorder=4, label="mean")
     return cut
 
 
@@ -291,11 +291,6 @@ def bar_figure(view: StudyRecords, cost: Cost, layout: Layout) -> Figure | None:
     beside the bar states the number of successful runs. If there are enough colours, a setting has the same colour as
     in the figures of curves.
 
-    Args:
-        view: the study.
-        cost: the cost.
-        layout: the settings that bars and panels represent.
-
     Returns:
         The figure, or None if the study has no target, or no run reached the target.
     """
@@ -313,9 +308,12 @@ def bar_figure(view: StudyRecords, cost: Cost, layout: Layout) -> Figure | None:
         ]
         for panel in panels
     ]
-    cut = [_draw(axes, panel, layout, values) for axes, panel, values in zip(grid, panels, needed, strict=True)]
+    intervals = [[cost_interval(values[np.isfinite(values)]) for values in panel] for panel in needed]
+    drawn = list(zip(panels, needed, intervals, strict=True))
+    cut = [_draw(axes, layout, *panel) for axes, panel in zip(grid, drawn, strict=True)]
     failed = any(np.isnan(values).any() for panel in needed for values in panel)
-    right = _widest(needed) * (FAILED_ROOM if failed else ROOM)
+    longest = float(np.nanmax([[interval.mean, interval.high] for panel in intervals for interval in panel]))
+    right = longest * (FAILED_ROOM if failed else ROOM)
     grid[0].set_xlim(0.0, right)
     for axes, values in zip(grid, needed, strict=True):
         _cross(axes, values, right)
@@ -326,41 +324,33 @@ def bar_figure(view: StudyRecords, cost: Cost, layout: Layout) -> Figure | None:
     add_legend(figure, handles, handle_em=1.6)
     figure.numbers = pd.DataFrame(
         [
-            {**panel, **line, **_numbers(values[place], unit)}
-            for panel, values in zip(panels, needed, strict=True)
-            for place, line in enumerate(layout.lines)
+            {**panel, **line, **_numbers(values, interval, unit)}
+            for panel, needs, means in drawn
+            for line, values, interval in zip(layout.lines, needs, means, strict=True)
         ]
     )
     return figure
 
 
-def _numbers(needed: Array, unit: Unit) -> dict[str, Any]:
-    reached = needed[np.isfinite(needed)]
-    interval = cost_interval(reached)
+def _numbers(needed: Array, interval: Interval, unit: Unit) -> dict[str, Any]:
     named = {f"{name} ({unit.symbol})": value for name, value in interval._asdict().items()}
-    return {"runs": len(needed), "reached": len(reached), **named}
+    return {"runs": len(needed), "reached": int(np.isfinite(needed).sum()), **named}
 
 
-def _widest(needed: list[list[Array]]) -> float:
-    intervals = [cost_interval(values[np.isfinite(values)]) for panel in needed for values in panel]
-    return float(np.nanmax([[interval.mean, interval.high] for interval in intervals]))
-
-
-def _draw(axes: Axes, panel: Levels, layout: Layout, needed: list[Array]) -> bool:
+def _draw(axes: Axes, layout: Layout, panel: Levels, needed: list[Array], intervals: list[Interval]) -> bool:
     cut = False
     several = len(layout.lines) > len(LINE_COLOURS)
-    for index, values in enumerate(needed):
-        reached = values[np.isfinite(values)]
-        interval = cost_interval(reached)
+    for index, (values, interval) in enumerate(zip(needed, intervals, strict=True)):
+        reached = int(np.isfinite(values).sum())
         end = 0.0
-        if len(reached):
+        if reached:
             colour = BLUE if several else line_style(index)["color"]
             axes.barh(index, interval.mean, height=0.7, color=colour, alpha=0.75, linewidth=0)
             cut = draw_interval(axes, interval, index, least=0.0) or cut
             end = np.nanmax([interval.mean, interval.high])
-        if len(reached) < len(values) or not len(values) or interval.mean == 0:
-            every = "0" if len(reached) else "no runs"
-            text = f"{len(reached)} of {len(values)} runs" if len(reached) < len(values) else every
+        if reached < len(values) or not len(values) or interval.mean == 0:
+            every = "0" if reached else "no runs"
+            text = f"{reached} of {len(values)} runs" if reached < len(values) else every
             write_beside(axes, text, (end, index))
     finish_rows(axes, layout.lines, layout.names, panel, grid=False)
     return cut

@@ -185,7 +185,7 @@ def _data_split(run: RunRecords) -> dict[str, Any]:
         return {"missing": NOT_RECORDED}
     split = DataSplit.of(run)
     order = split.train.order()
-    chosen = order[np.unique(np.linspace(0, len(order) - 1, min(len(order), MOST_DEVICES)).round().astype(np.int64))]
+    chosen = np.array(spread(order.tolist(), MOST_DEVICES))
     parts = {"train": split.train, "test": split.test}
     return {
         "devices": chosen,

@@ -36,8 +36,6 @@ class Activity:
     """Writer of the slices (activities) of devices and radio media to a trace file.
 
     Args:
-        file: the trace file.
-        tracks: the tracks of the trace.
         cuts_ns: times in ns at which rounds end. Two slices that meet at such a time belong to different turns.
         named: function that returns the name numbers of turns, given the times in ns at which they begin.
     """

@@ -135,7 +135,6 @@ class Held:
     """Buffer to which rows are added in recorded order, and which releases all rows up to a given time.
 
     Args:
-        row: data type of the rows.
         by: name of the column with the time, in ns.
     """
 

@@ -116,9 +116,7 @@ class Tracks:
     """Writes the descriptions and names of tracks (rows) to a trace. Each description and name is written once.
 
     Args:
-        file: the trace file.
         cell_of: cell of each device [devices]; any other device is in cell 0.
-        title: name of the run.
     """
 
     def __init__(self, file: BinaryIO, cell_of: IntArray, title: str) -> None:

@@ -180,7 +180,6 @@ def process(track: int, number: int, name: str) -> bytes:
     Args:
         track: number of the process's own track.
         number: number of the process, from 1. Processes are displayed in this order.
-        name: displayed name of the process.
     """
     return _packet((DESCRIPTOR, message((1, track), (3, message((1, number), (6, name))), (11, EXPLICIT))))
 
@@ -191,7 +190,6 @@ def track(number: int, parent: int, name: str, rank: int = 0) -> bytes:
     Args:
         number: number of the track in the trace.
         parent: number of the parent process or track. Tracks with the same parent and name are displayed as one.
-        name: displayed name of the track.
         rank: position of the track among the tracks of its parent.
     """
     return _packet((DESCRIPTOR, message((1, number), (5, parent), (2, name), (11, EXPLICIT), (12, rank))))

@@ -26,12 +26,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fednet_emu.analysis.activity import spread
 from fednet_emu.analysis.confidence_set import confidence_set
 from fednet_emu.analysis.ranked import ENDED
 from fednet_emu.analysis.scales import COSTS
 from fednet_emu.analysis.searched import SEARCH, TRIALS
 from fednet_emu.errors import FednetError, ScenarioError
-from fednet_emu.files.data_folder import checksum
 from fednet_emu.files.writing import csv_text, file_errors, write_json, write_text
 from fednet_emu.scenario.overrides import Setting
 from fednet_emu.scenario.yaml_text import dump
@@ -52,7 +52,7 @@ from fednet_emu.study.search.space import (
     space_of,
 )
 from fednet_emu.study.search.trials import Aim, Dropped, Hurdle, Trial, Trials, costs_of, values_of
-from fednet_emu.study.sweep import TABLES, Sweep, describe, known_tables, study_folder, write_tables
+from fednet_emu.study.sweep import Sweep, describe, study_folder, write_tables
 
 PARTS = (0.25, 0.5, 0.75)
 """Fractions of the cap on the cost at which the accuracy of a trial is compared with the accuracies of earlier
@@ -115,13 +115,12 @@ def search(
     Raises:
         DataError: `out` has other content, or another search or sweep writes to `out`.
     """
-    study, timing_only = maker.study, maker.timing_only
-    asked = study.search
+    study, asked = maker.study, maker.study.search
     assert asked is not None
     swept = Sweep(study, out, runner, data_dir, track, on_event)
     with study_folder(out, "search or sweep"):
         trials = Trials(Aim.of(study), _space(study), maker, swept, study.all_seeds[: asked.trial_seeds])
-        describe(study, {}, timing_only, out, known_tables(out))
+        describe(study, {}, maker.timing_only, out)
         finalists: list[Trial] = []
         dropped: list[Dropped] = []
         try:
@@ -197,8 +196,7 @@ def finalists_of(asked: Search, trials: Trials) -> list[Trial]:
         values = [every[trial.number] for trial in left]
         on_front = [not any(_dominates(other, own) for other in values) for own in values]
         front = [trial for trial, first in zip(left, on_front, strict=True) if first]
-        places = np.linspace(0, len(front) - 1, min(asked.finalists - len(chosen), len(front)))
-        chosen += [front[place] for place in places.round().astype(int)]
+        chosen += spread(front, asked.finalists - len(chosen))
         left = [trial for trial, first in zip(left, on_front, strict=True) if not first]
     return chosen
 
@@ -284,7 +282,7 @@ def write_results(out: Path, trials: Trials, finalists: Sequence[Trial], dropped
         },
     )
     levels = {SETTING: [trial.label for trial in left]} if left else {}
-    describe(study, levels, trials.maker.timing_only, out, {name: checksum(out / name) for name in TABLES})
+    describe(study, levels, trials.maker.timing_only, out, complete=True)
 
 
 def _costs(trials: Trials, trial: Trial) -> list[list[float | None]]:

@@ -199,13 +199,13 @@ def _conditions(name: str, node: Node, above: Mapping[str, Parameter]) -> Iterat
         its = above.get(key)
         if its is None or isinstance(its.values, Range):
             known = [other.name for other in above.values() if not isinstance(other.values, Range)]
-            hint = did_you_mean(key, known) or f"; entries with levels above it: {', '.join(known) or 'none'}"
+            hint = did_you_mean(key, known, "entries with levels above it:")
             raise ScenarioError(problem_text(child.place, path, f"must name an entry above it, got '{key}'{hint}"))
         asked = [level_label(part.plain()) for part in child.value] if isinstance(child.value, list) else None
         labels = asked if asked is not None else [level_label(child.plain())]
         for label in labels:
             if label not in its.ends:
-                hint = did_you_mean(label, its.ends) or f"; its levels: {', '.join(map(str, its.ends))}"
+                hint = did_you_mean(label, its.ends, "its levels:")
                 raise ScenarioError(problem_text(child.place, (*path, key), f"no such level, got '{label}'{hint}"))
         yield key, frozenset(labels)
 

@@ -21,6 +21,7 @@ from fednet_emu.analysis.scales import COSTS, DEVICE_ENERGY, Measure, with_total
 from fednet_emu.arrays import Array
 from fednet_emu.emulation.play import play
 from fednet_emu.errors import FednetError, ScenarioError
+from fednet_emu.records.folder import SUMMARY
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.overrides import Setting
 from fednet_emu.scenario.tree import Place, node_of
@@ -150,12 +151,6 @@ def _as_stop(scenario: Scenario, cost: str, amount: float) -> tuple[str, float]:
     if cost == DEVICE_ENERGY:
         amount *= scenario.devices.count
     return STOPS[cost], max(1, math.ceil(amount)) if cost == "rounds" else amount
-
-
-def outcome_in(aim: Aim, folder: Path, devices: int) -> Outcome:
-    """Return the outcome of the finished run in a folder."""
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    return aim.outcome(pd.read_parquet(folder / "evaluations.parquet"), summary, devices)
 
 
 def spent_in(summary: Mapping[str, Any], devices: int) -> dict[str, float]:
@@ -299,8 +294,10 @@ class Trials:
                 lost = (math.inf,) * max(len(self.aim.costs), 1)
                 self._known[place] = Outcome(lost, math.nan, ("failed",))
             else:
-                devices = self.sweep.runs[place].scenario.devices.count
-                self._known[place] = outcome_in(self.aim, self.sweep.folder_of[place], devices)
+                folder, devices = self.sweep.folder_of[place], self.sweep.runs[place].scenario.devices.count
+                summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+                evaluations = pd.read_parquet(folder / "evaluations.parquet")
+                self._known[place] = self.aim.outcome(evaluations, summary, devices)
         return self._known[place]
 
     def _ended(self, trial: Trial, scenario: Scenario, hurdle: Hurdle) -> StudyRun:

@@ -14,11 +14,12 @@ from fednet_emu.analysis.activity import WAITING
 from fednet_emu.analysis.data_split import DataSplit, Part
 from fednet_emu.draw.figures.data_split import MOST_BUBBLES, split_figures
 from fednet_emu.draw.figures.page import fit_to_page, numbers_of
-from fednet_emu.draw.figures.rates import RateCurve, rate_figure
+from fednet_emu.draw.figures.rates import rate_figure
 from fednet_emu.draw.figures.run_figures import latency_figure, progress_figures, save
 from fednet_emu.draw.figures.series import FEW, charge_figure
 from fednet_emu.draw.figures.timeline import HATCH, LOOKS, Panel, timeline_figure
 from fednet_emu.draw.style import line_style
+from fednet_emu.radio.survey import Rates
 from tests.quick import crossed
 
 
@@ -189,16 +190,18 @@ def test_many_devices_are_around_their_median():
     assert second.get_title(loc="left") == "two"
 
 
-def curve(reach_m: float) -> RateCurve:
+DISTANCES_M = np.geomspace(10.0, 2000.0, 40)
+
+
+def curve(reach_m: float) -> Rates:
     """A rate of 10 Mbit/s up to a distance, and none beyond."""
-    distance_m = np.geomspace(10.0, 2000.0, 40)
-    rate_bps = np.where(distance_m <= reach_m, 1e7, 0.0)
-    return RateCurve(distance_m, rate_bps / 2, rate_bps, rate_bps * 2)
+    rate_bps = np.where(reach_m >= DISTANCES_M, 1e7, 0.0)
+    return Rates(rate_bps / 2, rate_bps, rate_bps * 2)
 
 
 def test_few_environments_share_a_panel_and_one_has_a_band() -> None:
     """Four lines have a legend; one has none, but its band."""
-    one, four = rate_figure({"a": curve(100)}), rate_figure({name: curve(100) for name in "abcd"})
+    one, four = (rate_figure(DISTANCES_M, {name: curve(100) for name in names}) for names in ("a", "abcd"))
 
     assert (len(one.axes), len(four.axes)) == (1, 1)
     assert (len(one.axes[0].collections), one.legends) == (1, [])
@@ -207,7 +210,7 @@ def test_few_environments_share_a_panel_and_one_has_a_band() -> None:
 
 def test_many_environments_are_in_panels_by_reach() -> None:
     """Nine, of which the last reach farthest: three panels of at most four lines, with the same axes."""
-    figure = rate_figure({f"e{place}": curve(50.0 * (place + 1)) for place in range(9)})
+    figure = rate_figure(DISTANCES_M, {f"e{place}": curve(50.0 * (place + 1)) for place in range(9)})
     names = [[line.get_label() for line in axes.get_lines()] for axes in figure.axes]
     first = figure.axes[0].get_lines()[0]
 
@@ -245,9 +248,7 @@ def test_the_legend_has_the_areas_of_the_bubbles():
     """Its numbers of samples have the area that so many have in the figure."""
     part = Part(np.array([80, 40]), np.array([[80, 40]]))
     figure = split_figures(DataSplit(part, part))["data"]
-    areas = {text.split()[0]: handle.get_markersize() ** 2 for text, handle in zip(
-        figure.entries.labels, figure.entries.handles, strict=True
-    )}  # fmt: skip
+    areas = {handle.get_label().split()[0]: handle.get_markersize() ** 2 for handle in figure.entries.handles}
 
     biggest = figure.axes[1].collections[0].get_sizes().max()
     assert areas == {"10": pytest.approx(biggest / 8), "50": pytest.approx(biggest * 5 / 8)}
