@@ -619,7 +619,7 @@ def test_the_process_is_as_before_between_two_calls() -> None:
     assert settings_of_the_process() == before
 
 
-@pytest.mark.parametrize("resets", [120, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("resets", [60, pytest.param(1000, marks=pytest.mark.slow)])
 def test_abandoned_episodes_leave_no_object_behind(resets: int) -> None:
     """As many objects after 40 as after many more resets, each with a step."""
     env = small(vary="chance")
