@@ -28,10 +28,16 @@ class NotPlain(TypeError):  # noqa: N818  (a property of the value)
 
 
 class Writer:
-    """Converts values to JSON. Tensors are stored in `tensors` by name; a tensor that occurs twice is stored once."""
+    """Converts values to JSON. Tensors are stored in `tensors` by name; a tensor that occurs twice is stored once.
 
-    def __init__(self) -> None:
+    Args:
+        first: the number that is the name of the first tensor.
+        copies: True to copy the tensors, so that later changes of the values do not change what is stored.
+    """
+
+    def __init__(self, *, first: int = 0, copies: bool = False) -> None:
         self.tensors: dict[str, Tensor] = {}
+        self._first, self._copies = first, copies
         self._names: dict[int, str] = {}
         self._memory: set[int] = set()
         self._room_byte = math.inf
@@ -90,7 +96,7 @@ class Writer:
             self._room_byte -= value.nbytes
             if self._room_byte < 0:
                 raise NotPlain("a large value")
-            name = self._names[id(value)] = str(len(self._names))
+            name = self._names[id(value)] = str(self._first + len(self._names))
             self.tensors[name] = self._unshared(tensor())
             self._held.append(value)
         return self._names[id(value)]
@@ -98,7 +104,7 @@ class Writer:
     def _unshared(self, tensor: Tensor) -> Tensor:
         """Return `tensor`, or a copy if it shares memory with a stored tensor, which safetensors cannot write."""
         storage = tensor.untyped_storage()
-        if storage.nbytes() != tensor.nbytes or storage.data_ptr() in self._memory:
+        if self._copies or storage.nbytes() != tensor.nbytes or storage.data_ptr() in self._memory:
             return tensor.clone()
         self._memory.add(storage.data_ptr())
         return tensor

@@ -133,7 +133,8 @@ class Shelf:
         self.snapshots: dict[bytes, Path] = {}
         self._entries: dict[bytes, tuple[Any, dict[str, Tensor]]] = {}
         self._noted: list[str] = []
-        self._read: list[tuple[bytes, Any]] = []
+        self._read: list[list[Any]] = []
+        self._tensors: dict[str, Tensor] = {}
         self._written_s = time.monotonic()
         self._ended, self._said = "", False
         self._my_snapshots: list[str] = []
@@ -181,7 +182,11 @@ class Shelf:
 
     def put(self, key: bytes, value: Any) -> None:
         """Record the computed value of `key`; the next write stores it if it can be serialised and is small."""
-        self._read.append((key, value))
+        if self.is_open:
+            writer = Writer(first=len(self._tensors), copies=True)  # callers may change the value later
+            with suppress(NotPlain):
+                self._read.append([key.hex(), writer.small(value, MOST_BYTE)])
+                self._tensors |= writer.tensors
         self._write_in_time()
 
     def note(self, rolling: bytes) -> None:
@@ -228,20 +233,16 @@ class Shelf:
     def write(self) -> None:
         """Write all values and digests recorded since the latest write; raise a `DataError` if this is impossible."""
         self._written_s = time.monotonic()
-        noted, read, self._noted, self._read = self._noted, self._read, [], []
+        noted, read, tensors = self._noted, self._read, self._tensors
+        self._noted, self._read, self._tensors = [], [], {}
         if not self.is_open:
             return
-        writer = Writer()
-        plain: list[Any] = []
-        for key, value in read:
-            with suppress(NotPlain):
-                plain.append([key.hex(), writer.small(value, MOST_BYTE)])
-        if noted or plain:
-            content = {"passed": noted, "read": plain}
+        if noted or read:
+            content = {"passed": noted, "read": read}
             named = blake2b(json.dumps(content).encode(), digest_size=16)
-            for tensor in writer.tensors.values():
+            for tensor in tensors.values():
                 named.update(tensor.contiguous().numpy().tobytes())
-            self._put(named.hexdigest() + KNOWN, content, writer.tensors)
+            self._put(named.hexdigest() + KNOWN, content, tensors)
 
     def keep(self, rolling: bytes, values: Mapping[bytes, Any]) -> None:
         """Store graph values as a snapshot named `rolling`, which replaces earlier snapshots in the run's folder.
