@@ -8,7 +8,6 @@ from fednet_emu.radio.rates.shannon import Shannon
 from tests.network.media import CAPACITY
 
 PRACTICAL = Shannon()
-LN_2 = np.log(2)
 
 
 def random_round(seed: int, n: int, law: Shannon = CAPACITY, circuit_w: float = 0.0, efficiency: float = 1.0) -> Round:

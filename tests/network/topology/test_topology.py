@@ -27,7 +27,6 @@ from fednet_emu.testing import small_federation, small_scenario
 from tests.quick import examples
 
 DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[4] / "shared" / "data"))
-EMPTY = np.empty(0, np.int64)
 
 
 def channel(**changes: Any) -> Channel:
