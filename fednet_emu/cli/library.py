@@ -195,6 +195,9 @@ def cache(
 def _bytes(text: str) -> int:
     number, unit = text[:-2].strip(), text[-2:]
     try:
-        return int(float(number) * _UNITS[unit])
+        size_byte = int(float(number) * _UNITS[unit])
+        if size_byte >= 0:
+            return size_byte
+        raise ValueError(text)  # noqa: TRY301
     except (KeyError, ValueError, OverflowError):
         raise FednetError(f"--most: expected a size, got '{text}'; for example 500MB or 5GB") from None

@@ -16,7 +16,7 @@ from fednet_emu.emulation.build import build
 from fednet_emu.emulation.final_model import FinalModel, final_model, save_model
 from fednet_emu.emulation.guard import none_left_behind
 from fednet_emu.emulation.outlook import Outlook
-from fednet_emu.emulation.provenance import dependencies, learning_head, plugins, provenance
+from fednet_emu.emulation.provenance import dependencies, learning_head, processor, provenance
 from fednet_emu.emulation.record import ground, recorded, scene
 from fednet_emu.emulation.store import Head, Replies, Saver, Shelf, cache_folder, usable
 from fednet_emu.errors import DataError
@@ -24,7 +24,7 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.files.data_folder import data_folder, noting
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.learning.graph.program import Program
-from fednet_emu.learning.graph.spelling import Speller, Unwritable
+from fednet_emu.learning.graph.spelling import Speller, Unwritable, own_code
 from fednet_emu.records.folder import LEARNING, RunFolder
 from fednet_emu.records.ledger import GROUND, SCENE, Ledger
 from fednet_emu.scenario.model import Scenario, Training
@@ -98,10 +98,11 @@ def play(
         summary = open_now.enter_context(recorded(fed, folder, scenario, savers, facts, started))
         tracking.start(fed.ledger, fed.clock, partial(scenario.model_dump, mode="json"), summary)
         own = None if folder is None or scenario.training.checkpoint_s is None else folder.path / LEARNING
-        savers += () if timing_only else _remember(fed, scenario, own, store)
+        items = {name: json.dumps(its, default=str) for name, its in belongs.items()}
+        savers += () if timing_only else _remember(fed, scenario, own, store, items)
         fed.observers.extend(savers)
         if own is not None and scenario.algorithm.own_learning:
-            fed.kept = Replies(own, Head({name: json.dumps(its, default=str) for name, its in belongs.items()}))
+            fed.kept = Replies(own, Head(items))
         if out is not None or keep_model:
             open_now.callback(describe, fed, scenario, data_dir)  # before the records are written
         fed.run(scenario.algorithm)
@@ -111,7 +112,9 @@ def play(
     return Ended(summary, fed.ledger, model)
 
 
-def _remember(fed: Federation, scenario: Scenario, own: Path | None, store: Path | None) -> list[Saver]:
+def _remember(
+    fed: Federation, scenario: Scenario, own: Path | None, store: Path | None, belongs: dict[str, str]
+) -> list[Saver]:
     """Connect a run to stored learned values (its own folder and the shared store); return the savers of new values."""
     if scenario.algorithm.own_learning:
         LOG.info("learning is not shared: %s has its own learning", scenario.algorithm.kind)
@@ -124,9 +127,12 @@ def _remember(fed: Federation, scenario: Scenario, own: Path | None, store: Path
         try:
             head = Head(learning_head(scenario, fed.task, speller))
         except Unwritable as problem:
-            foreign, head = str(problem), Head({"plug-in": json.dumps(plugins(scenario)), "code": str(problem)})
+            foreign, head = (
+                str(problem),
+                Head(belongs | {"code": own_code(), "processor": processor(fed.task.model.device)}),
+            )
         shelf = Shelf(own, shared, head)
-    program = Program(head.digest, shelf, b"run", speller)
+    program = Program(head.digest, shelf, own_code().encode(), speller)
     if foreign:
         program.end(foreign)
     fed.graph.use(program)

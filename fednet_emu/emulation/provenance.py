@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter
 
 from fednet_emu import __version__
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.component.component import Component, is_ours
-from fednet_emu.emulation.store import cache_folder, is_own
+from fednet_emu.emulation.store import cache_folder, is_own, usable
 from fednet_emu.errors import DataError
 from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.files.data_folder import Read, checksum
@@ -82,6 +83,8 @@ def learning_head(scenario: Scenario, task: LearningTask, speller: Speller) -> d
     made = scenario.partition, scenario.groups, scenario.feature_noise, scenario.attack, scenario.server
     split = speller.spelled((made, scenario.devices.count, task.offsets))
     data = digest_of(speller.spelled(scenario.data), json.dumps(_checksums(task.files)).encode())
+    if any(True for part in (scenario.data, *made) for _ in _outside(part)):  # plug-ins may read files themselves
+        data = digest_of(data, speller.spelled(task.tensors()))
     speller.keep(task, b"K the task")
     for name, its in {"both": task.data, "x": task.data.x, "y": task.data.y}.items():
         speller.keep(its, b"K the data: " + name.encode())
@@ -92,7 +95,7 @@ def learning_head(scenario: Scenario, task: LearningTask, speller: Speller) -> d
         "data": data.hex(),
         "split": split.hex(),
         "engine": scenario.training.engine,
-        "processor": _processor(device),
+        "processor": processor(device),
         "version of a package": json.dumps(versions() | loaded),
         "plug-in": json.dumps(plugins(scenario)),
         "version of fednet_emu": f"{__version__}, {source_hash()}",
@@ -101,18 +104,19 @@ def learning_head(scenario: Scenario, task: LearningTask, speller: Speller) -> d
 
 def _checksums(files: Read) -> dict[str, str]:
     """Return the checksums of data files by name, cached until size or modification time of a file change."""
-    found, folder = {}, cache_folder()
-    notes = None if folder is None else folder.parent / "checksums.json"
-    known: dict[str, list[Any]] = {}
+    found, folder = {}, usable(cache_folder())
+    notes = None if folder is None else folder / "checksums.json"
+    known: dict[str, tuple[list[Any], str]] = {}
     with suppress(OSError, ValueError):
-        known = json.loads(notes.read_text(encoding="utf-8")) if notes is not None and is_own(notes) else {}
+        if notes is not None and is_own(notes):
+            known = _CHECKSUMS.validate_json(notes.read_bytes())
     before = dict(known)
     for name, path in sorted(files.items()):
         each = [path] if path.is_file() else sorted(its for its in path.rglob("*") if its.is_file())
         state = [[str(its), its.stat().st_size, its.stat().st_mtime_ns] for its in each]
-        if known.get(str(path), [None])[0] != state:
-            known[str(path)] = [state, checksum(path)]
-        found[name] = str(known[str(path)][1])
+        if str(path) not in known or known[str(path)][0] != state:
+            known[str(path)] = state, checksum(path)
+        found[name] = known[str(path)][1]
     if known != before and notes is not None:
         with suppress(OSError, DataError):
             notes.parent.mkdir(parents=True, exist_ok=True)
@@ -120,14 +124,19 @@ def _checksums(files: Read) -> dict[str, str]:
     return found
 
 
+_CHECKSUMS = TypeAdapter(dict[str, tuple[list[Any], str]])  # of each path: state of its files, checksum
+
 _STEERING = ("MKL", "ONEDNN", "DNNL", "ATEN", "KMP", "CUBLAS", "NVIDIA_TF32")
 """Prefixes of environment variables that change PyTorch's rounding."""
 
 
-def _processor(device: torch.device) -> str:
+def processor(device: torch.device) -> str:
+    """Return a text about everything in the host that affects rounding: processor, threads, PyTorch's settings."""
     threads = torch.get_num_threads()
     steering = {name: its for name, its in sorted(os.environ.items()) if name.startswith(_STEERING)}
     found = [_cpu(), torch.backends.cpu.get_cpu_capability(), f"{threads} threads", *map(str, steering.items())]
+    found += [str(torch.get_default_dtype()), torch.get_float32_matmul_precision()]
+    found.append(f"oneDNN {torch.backends.mkldnn.enabled}, {torch.are_deterministic_algorithms_enabled()}")
     if device.type == "cuda":
         tf32 = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
         found += [torch.cuda.get_device_name(device), f"CUDA {torch.version.cuda}, tf32 {tf32}"]

@@ -18,7 +18,9 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import stat
+import textwrap
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -35,6 +37,7 @@ from fednet_emu.emulation.serialise import NotPlain, Reader, Writer, packed, unp
 from fednet_emu.errors import DataError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.learner import Kept
+from fednet_emu.files.data_folder import expanded
 from fednet_emu.files.writing import PART, file_errors, write_text
 
 LOG = logging.getLogger("fednet_emu")
@@ -57,6 +60,10 @@ class Refused(ValueError):  # noqa: N818  (states what happens to the entry)
     """An entry of the store cannot be used; the error text states the reason."""
 
 
+class Damaged(Refused):
+    """An entry of the store cannot be used by any run."""
+
+
 def to_bytes(name: str, content: Any, tensors: dict[str, Tensor]) -> bytes:
     """Return the bytes of an entry's file; `tensors` are those that a `Writer` has collected for `content`."""
     body = packed({"name": name, "content": content}, tensors)
@@ -68,14 +75,14 @@ def from_bytes(name: str, data: bytes) -> tuple[Any, dict[str, Tensor]]:
     end = data.find(b"\n", 0, 200)
     first, body = data[: max(end, 0)].split(b" "), data[end + 1 :]
     if len(first) != 4 or b" ".join(first[:2]) != MAGIC:
-        raise Refused("is no entry")
+        raise Damaged("is no entry")
     if first[2] != FORMAT:
         raise Refused("is of another version")
     if first[3] != _hash(body):
-        raise Refused("is damaged")
+        raise Damaged("is damaged")
     content, tensors = unpacked(body)
     if content["name"] != name:
-        raise Refused("is another entry")
+        raise Damaged("is another entry")
     return content["content"], tensors
 
 
@@ -168,6 +175,9 @@ class Shelf:
             if not self._said:
                 self._said = True
                 LOG.warning("%s: %s; its values are computed", path, reason)
+            if isinstance(error, Damaged):
+                with suppress(OSError):
+                    path.unlink()  # so that it is written again
             return None
 
     # ---- reading -----------------------------------------------------------------------------------------------------
@@ -282,7 +292,7 @@ class Shelf:
                 if not shared.exists():
                     _write(shared, data)
             except (OSError, DataError) as error:
-                LOG.warning("%s: cannot be written (%s); learnt values are not shared", self._shared, _text(error))
+                LOG.warning("learnt values are not shared: %s", _text(error))
                 self._shared = None
         return written
 
@@ -314,7 +324,7 @@ def _make(folder: Path, head: Head, *, parents: bool = True) -> None:
 
 
 def _text(error: Exception) -> str:
-    return " ".join(str(error).split())[:120]
+    return textwrap.shorten(str(error), 240, placeholder=" ...")
 
 
 COST = 1 / 64
@@ -421,21 +431,29 @@ def cache_folder() -> Path | None:
     named = os.environ.get(VARIABLE)
     if named is None:
         return user_cache_path("fednet_emu", appauthor=False) / "learning"
-    return Path(named).expanduser() if named else None
+    return expanded(Path(named)) if named else None
 
 
 def usable(folder: Path | None) -> Path | None:
     """Return `folder`; None if the folder belongs to another user or is a link."""
-    if folder is None or not os.path.lexists(folder) or is_own(folder, folder=True):
+    if folder is None or is_own(folder, folder=True):
         return folder
-    LOG.info("%s: is a link, or belongs to another user, and is not used; learnt values are not shared", folder)
+    try:
+        folder.lstat()
+    except FileNotFoundError:
+        return folder
+    except (OSError, ValueError) as error:
+        LOG.info("learnt values are not shared: %s", _text(error))
+        return None
+    LOG.info("%s: is no folder, a link, or of another user, and is not used; learnt values are not shared", folder)
     return None
 
 
 def limit_of(folder: Path) -> int:
     """Return the maximum size in bytes of a folder of entries."""
     with suppress(OSError, ValueError):
-        return int((folder / LIMIT).read_text(encoding="ascii"))
+        if (found := int((folder / LIMIT).read_text(encoding="ascii"))) >= 0:
+            return found
     return MOST
 
 
@@ -449,11 +467,17 @@ def set_limit(folder: Path, max_byte: int) -> None:
 def differing(folder: Path, head: Head) -> str:
     """Return the first input in which `head` differs from the most similar head in a folder; empty if none."""
     found: list[list[str]] = []
-    for path in sorted(folder.glob(f"*/{HEAD}"))[:MOST_HEADS]:
+    for path in [own / HEAD for own in heads_in(folder)][:MOST_HEADS]:
         with suppress(OSError, ValueError, AttributeError):
             other = json.loads(path.read_text(encoding="utf-8")) if is_own(path) else {}
             found.append([name for name, its in head.items.items() if other.get(name) != its])
     return min(found, key=len, default=[""])[0]
+
+
+def heads_in(folder: Path) -> list[Path]:
+    """Return the sub-folders of the heads in a folder of entries; other sub-folders are left alone."""
+    found = [path for path in folder.glob("*") if re.fullmatch("[0-9a-f]{32}", path.name)]
+    return sorted(path for path in found if is_own(path, folder=True))
 
 
 class Entry(NamedTuple):
@@ -466,7 +490,7 @@ class Entry(NamedTuple):
 
 def entries_in(folder: Path) -> Iterator[Entry]:
     """Yield the entries of a folder, and the partial files of interrupted writes."""
-    for path in folder.glob("*/*"):
+    for path in (its for own in heads_in(folder) for its in own.iterdir()):
         ours = path.suffix in (KNOWN, SNAPSHOT, REPLY) or path.name == HEAD or path.name.endswith(PART)
         if ours and is_own(path):
             with suppress(OSError):
@@ -486,7 +510,7 @@ def bound(folder: Path, max_byte: float) -> int:
             with suppress(OSError):
                 entry.path.unlink()
                 freed += entry.byte
-    for own in (path for path in folder.glob("*") if is_own(path, folder=True)):  # heads without entries
+    for own in heads_in(folder):  # heads without entries
         with suppress(OSError):
             if [path.name for path in own.iterdir()] == [HEAD]:
                 (own / HEAD).unlink()

@@ -112,6 +112,11 @@ class LearningTask:
         place = device % (len(bounds) - 1)
         return bounds[place + 1] - bounds[place]
 
+    def tensors(self) -> list[Any]:
+        """Return all samples, in the order of the devices, and the order of the test samples."""
+        held = self.data.x, self.data.y, self._validation.x, self._validation.y
+        return [*held, self.sets, self._test_x, self._test_y, self._test_order, self._trial]
+
     @property
     def n_validation(self) -> int:
         return len(self._validation.y)

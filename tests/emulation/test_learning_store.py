@@ -257,7 +257,7 @@ def test_a_folder_of_somebody_else_is_not_used(
     monkeypatch.setattr(store.os, "getuid", lambda: 12345)
     assert usable(tmp_path / "shared") is None
     assert known(None, tmp_path / "shared") == ([], False)
-    assert caplog.text.count("belongs to another user, and is not used") == 2
+    assert caplog.text.count("is no folder, a link, or of another user, and is not used") == 2
 
 
 def test_a_shared_folder_that_cannot_be_written_stops_no_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import os
 import sys
+import sysconfig
 import types
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from enum import Enum
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from hashlib import blake2b, sha256
-from importlib.metadata import packages_distributions, version
+from importlib.metadata import Distribution, distribution, packages_distributions
 from pathlib import Path, PurePath
 from typing import Any, final
 from weakref import ref
@@ -57,6 +60,7 @@ class Speller:
     """Serialises values to bytes. The digests of large constant objects are cached."""
 
     def __init__(self) -> None:
+        own_code.cache_clear()
         self._kept: dict[int, tuple[Callable[[], Any], int | None, bytes]] = {}
         self._inside: set[int] = set()
 
@@ -209,7 +213,7 @@ def _native(value: Any) -> bytes:
 
 
 def _path_of(what: Any) -> str:
-    """Return `module:qualname` of a function or class, followed by the version if it is from another package.
+    """Return `module:qualname` of a function or class, followed by version and code if it is from another package.
 
     `Unwritable` is raised if it belongs to no installed package, or is defined inside a function.
     """
@@ -220,12 +224,48 @@ def _path_of(what: Any) -> str:
     if top in SHIPPED or top in sys.stdlib_module_names:
         return f"{module}:{name}"
     if top not in _VERSIONS:
-        packages = packages_distributions().get(top, ())
-        _VERSIONS[top] = ", ".join(f"{package} {version(package)}" for package in dict.fromkeys(packages))
+        packages = [distribution(package) for package in dict.fromkeys(packages_distributions().get(top, ()))]
+        _VERSIONS[top] = ", ".join(f"{its.name} {its.version} {_files(its)}" for its in packages)
     source = getattr(sys.modules.get(module), "__file__", None)
     if not _VERSIONS[top] or source is None:
         raise Unwritable(_name_of(what))
-    return f"{module}:{name} of {_VERSIONS[top]}, {digest_of(Path(source).read_bytes()).hex()}"
+    code = "" if _is_installed(source) else own_code(main=False)
+    return f"{module}:{name} of {_VERSIONS[top]}, {digest_of(Path(source).read_bytes()).hex()} {code}"
+
+
+def _files(package: Distribution) -> str:
+    return digest_of((package.read_text("RECORD") or "").encode()).hex()  # with a hash of each installed file
+
+
+@cache
+def own_code(*, main: bool = True) -> str:
+    """Return a digest of the source of all loaded modules that no installer has put in place.
+
+    The result is a random text if `main` is True and the main program, such as a notebook, is not wholly in a file.
+    """
+    whole, program = blake2b(digest_size=DIGEST_BYTE), sys.modules["__main__"]
+    if main and not _is_in_file(program):
+        return os.urandom(DIGEST_BYTE).hex()
+    files = {getattr(its, "__file__", None) for its in list(sys.modules.values()) if main or its is not program}
+    for path in sorted(path for path in files if isinstance(path, str) and not _is_installed(path)):
+        with suppress(OSError):
+            whole.update(b"%b %b" % (os.fsencode(Path(path).name), digest_of(Path(path).read_bytes())))
+    return whole.hexdigest()
+
+
+def _is_installed(path: str) -> bool:
+    return path.startswith(_INSTALLED) or "site-packages" in path or "dist-packages" in path
+
+
+_INSTALLED = (str(Path(__file__).parents[2]), *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib")))
+
+
+def _is_in_file(program: types.ModuleType) -> bool:
+    """Return True if all functions of a program, and those of its classes, are in its file."""
+    own = [its for its in vars(program).values() if getattr(its, "__module__", None) == program.__name__]
+    methods = [its for kind in own if isinstance(kind, type) for its in vars(kind).values()]
+    files = {its.__code__.co_filename for its in (*own, *methods) if isinstance(its, types.FunctionType)}
+    return hasattr(program, "__file__") and all(Path(file).is_file() for file in files)
 
 
 _VERSIONS: dict[str, str] = {}
