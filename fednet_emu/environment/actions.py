@@ -26,10 +26,7 @@ LEAST = 1e-9  # minimum value of an act that is a fraction, such as a share of t
 
 
 class Answer(NamedTuple):
-    """The decisions that follow from an action.
-
-    Whenever a run needs a decision, it stops with a `Question`; the method `to` returns the requested decision.
-    """
+    """The decisions that follow from an action; `to` returns the decision that a `Question` of the run requests."""
 
     invited: list[int] = []  # noqa: RUF012  (never modified)
     dropped: int = 0  # number of devices in the action that cannot be invited
@@ -122,11 +119,11 @@ class Actions(NamedTuple):
                 raise FednetError(f"{where}: is no choice, got {value}; must be from 0 to {count - 1}")
             wanted = list(next(islice(combinations(range(self.n), self.k), int(number), None)))  # lexicographic order
         away = sorted({*wanted} - {*view.there.tolist()})
-        if self.strict and away:
+        able = [device for device in wanted if device not in away]
+        if self.strict and away and not (act == "subset" and len(able) == len(view.there)):
             raise FednetError(f"{where}: invites {away}, absent or without samples; take those of action_mask")
         if self.strict and not wanted:
             raise FednetError(f"{where}: invites no device; invite at least one")
-        able = [device for device in wanted if device not in away]
         return Answer(able or draw(view.there, 1, view.rng), len(away), not able)
 
     def refusals(self) -> Iterator[str]:
@@ -136,7 +133,7 @@ class Actions(NamedTuple):
             yield "act: nothing is acted on, got none; give for example scores"
         for act in filter(lambda act: act not in ACTS, acts):
             yield f"act: no such act, got {act!r}{did_you_mean(act, ACTS) or '; choose of ' + ', '.join(ACTS)}"
-        if len(set(acts) & set(WHO)) > 1:
+        if len([act for act in acts if act in WHO]) > 1:
             yield f"act: several acts choose devices, got {', '.join(acts)}; give one of {', '.join(WHO)}"
         if "subset" in acts and subsets > MOST_SUBSETS:
             yield f"act: subset has too many choices, got {subsets}; {MOST_SUBSETS} are the most, take scores"

@@ -82,7 +82,7 @@ class Parallel(ParallelEnv):  # type: ignore[misc]
         return self._seen(seen), {name: dict(info) for name in self.agents}
 
     def step(self, actions: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
-        """Run one round with the actions of all agents; return observations, rewards and other results by agent."""
+        """Run one round with the agents' actions (0 if missing); return observations, rewards and more by agent."""
         env, names = self._env, self.agents
         owners = np.arange(self._n) if self._devices else self._cells()
         given = [np.broadcast_to(np.asarray(actions.get(name, 0.0), float), self._n) for name in self.possible_agents]

@@ -41,6 +41,7 @@ from fednet_emu.federation.outside import Outside, Question
 from fednet_emu.files.data_folder import data_folder
 from fednet_emu.host import clean_context, main_left_out
 from fednet_emu.kernel.streams import Streams
+from fednet_emu.limits import MAX_INTEGER
 from fednet_emu.network.planning.access import Planned
 from fednet_emu.network.planning.base import Planner
 from fednet_emu.records.ledger import SERVER, SEVERAL
@@ -53,10 +54,7 @@ CHOICES = {"vary": ("all", "chance", "nothing"), "per": ("round", "answer"), "in
 
 
 class Known:
-    """A decision that a run requests, and the server's knowledge at this time, for policies in Python.
-
-    A pickled or copied object becomes None.
-    """
+    """A decision that a run requests, and the server's knowledge, for policies in Python; a copy of it is None."""
 
     def __init__(self, question: Question) -> None:
         self.name, self.known = question
@@ -86,8 +84,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         reward: the name of a reward, a mapping from names to weights, or a function of a `Step`.
         vary: what a new seed changes: `all` for everything; `chance` for everything except data, split, initial model,
             placement, speeds and shadowing (see `scene_seed`); or `nothing`.
-        per: `round` for one step per round, or `answer` for one step per invited device. The value `answer` requires an
-            asynchronous algorithm.
+        per: `round` for one step per round, or `answer` (asynchronous algorithms) for one step per invited device.
         invalid: treatment of devices that cannot be invited: `drop` leaves them out, `error` raises an error.
         timing_only: True to simulate only the timing, without training.
         data_dir: the folder with data sets.
@@ -175,6 +172,8 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
             yield f"act: ratio needs network.uplink.compression: top-k or random-k, got {kind}; give one of them"
         if self._per == "answer" and acts not in (("scores",), ("subset",)):
             yield f"act: an answer names one device, got {', '.join(acts)}; give scores or subset"
+        if self._proxy is not None and not self._timing_only:
+            yield "proxy: replaces the accuracy of training, got training; set timing_only, or leave it out"
         if "steps" in acts and "steps" not in algorithm.uses:
             yield f"act: steps does not go with {algorithm.kind}, got it; choose {scenario.users('steps')}"
 
@@ -193,6 +192,8 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         """Begin a run with `seed`; if None, the first run has the scenario's seed, and later runs have random seeds."""
         self._refuse_closed("reset")
         first, own, kept = self._seed is None, self.scenario, self._vary != "all"
+        if seed is not None and seed > MAX_INTEGER:
+            raise FednetError(f"seed: is too large, got {seed}; write a number up to {MAX_INTEGER}")
         super().reset(seed=seed)
         self.close()
         self._closed = False
@@ -226,7 +227,8 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
 
         Raises:
             ResetNeeded: no run is in progress.
-            FednetError: the action is invalid; the decision stays pending, so that `step` can be called again.
+            FednetError: the action is invalid; the decision stays pending, so that `step` can be called again. An
+                invalid decision of a function ends the run.
         """
         self._refuse_closed("step")
         question, decide, answer = self.question, action, Answer()
@@ -366,8 +368,7 @@ def choice(rule: Selection, view: ServerView, streams: Streams) -> list[int]:
 
 def space(keys: Iterable[str], n: int, largest: float = LARGEST) -> Any:
     """Return the observation space of `n` devices: a box in +/- `largest` for each key, and a binary `action_mask`."""
-    own = {key: 1 if key in OF_RUN else n for key in keys}
-    boxes = {key: spaces.Box(-largest, largest, (size,), np.float32) for key, size in own.items()}
+    boxes = {key: spaces.Box(-largest, largest, (1 if key in OF_RUN else n,), np.float32) for key in keys}
     return spaces.Dict({MASK: spaces.MultiBinary(n), **boxes})
 
 
@@ -406,7 +407,7 @@ def play(env: Environment, *rules: Selection | Planner, seed: int | None = None)
     inner: Environment = env.unwrapped
     rule, own = next((its for its in rules if isinstance(its, Selection)), inner.rule), inner.rule
     planner: Any = next((its for its in rules if isinstance(its, Planner)), inner.planner)
-    lacking = [name for name in rule.reports if name not in own.reports]
+    lacking = [name for name in rule.reports if name not in (*own.reports, *inner._outside.statistics)]
     if lacking or (rule.polls and not own.polls):
         what = f"reads {', '.join(lacking) or 'losses of polled devices'}, which no device sends, got {own.kind}"
         raise FednetError(f"policy: {rule.kind} {what}; set algorithm.selection: {rule.kind}")

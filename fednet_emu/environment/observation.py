@@ -77,10 +77,7 @@ def best(scores: Any, view: ServerView) -> list[int]:
 
 
 def constants(view: ServerView, capacity_j: float) -> dict[str, float]:
-    """Return the divisor for scaling each observation key, such as the mean rate or the mean time of the first round.
-
-    `capacity_j`, the battery capacity in J, is the divisor of `charge_j`; if it is 0, the divisor is 1.
-    """
+    """Return the divisor of each observation key, such as the mean rate of the first round or a battery's capacity."""
 
     def mean(values: Any) -> float:
         known = np.asarray(values, float)

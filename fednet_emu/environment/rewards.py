@@ -83,12 +83,11 @@ def reward_of(given: str | Mapping[str, float] | Reward) -> Reward:
 
 
 def refusals(reward: Any, *, trained: bool, every_rounds: int | None) -> Iterator[str]:
-    """Yield errors about unknown names of rewards, and about rewards that need accuracies that the run lacks.
-
-    `trained` is True if the run trains a model. `every_rounds` is the number of rounds between evaluations.
-    """
+    """Yield errors about unknown rewards, and about rewards that read accuracies which the run lacks."""
     function = getattr(reward, "func", None)
-    names = reward.args[0] if function is _weighted else ()
+    names = reward.args[0] if function is _weighted else {}
+    if not callable(reward) or (function is _weighted and not names):
+        yield f"reward: none, got {'no names' if function else reward}; choose {', '.join(NAMED)} or a function"
     for name in filter(lambda name: name not in NAMED, names):
         hint = did_you_mean(str(name), NAMED) or f"; choose {', '.join(NAMED)} or a function of a Step"
         yield f"reward: no such reward, got {name!r}{hint}"
@@ -102,8 +101,8 @@ def refusals(reward: Any, *, trained: bool, every_rounds: int | None) -> Iterato
 class Curve(NamedTuple):
     """Curve of accuracy against the number of arrived updates, which replaces training in timing-only runs.
 
-    A curve ignores which devices send the updates, and can reward harmful policies if data are skewed. Use a curve only
-    for pre-training and debugging, and do not report results that depend on a curve. `updates` [n] must increase.
+    A curve ignores which devices send the updates, and can reward harmful policies if data are skewed: use it only for
+    pre-training, and do not report results that depend on it. `updates` [n] must increase.
     """
 
     updates: tuple[float, ...]
@@ -111,11 +110,7 @@ class Curve(NamedTuple):
 
     @classmethod
     def of(cls, run: Any) -> Curve:
-        """Return the curve that an `fe.Run` with training has measured.
-
-        Raises:
-            FednetError: the run has no accuracies.
-        """
+        """Return the curve that an `fe.Run` has measured; raise a `FednetError` if it has no accuracies."""
         scores = run.evaluations.dropna(subset=["accuracy"])
         if not len(scores):
             raise FednetError(f"proxy: needs a run with accuracies, got {run.name}; run it with training")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -29,8 +32,7 @@ _LAYERS: dict[str, Callable[..., Tensor]] = {"Linear": functional.linear, "Tanh"
 class Trained(Selection):
     """Selection rule that invites the devices to which a trained agent gives the highest scores.
 
-    The function `export` writes the file of the agent. The records of a run contain the digest of this file. The scores
-    depend only on the server's knowledge. Ties go to the lower device index.
+    `export` writes the file of the agent. The scores depend only on the server's knowledge; ties go to the lower index.
     """
 
     kind = "fednet_emu.environment.trained:Trained"
@@ -83,7 +85,7 @@ class Trained(Selection):
         with torch.no_grad():
             x = torch.cat([torch.as_tensor(seen[key], dtype=torch.float32) for key in about["keys"]])[None]
             for place, name in enumerate(about["layers"]):
-                own = (weights[f"{place}.weight"], weights[f"{place}.bias"]) if name == "Linear" else ()
+                own = (weights[f"{place}.weight"], weights.get(f"{place}.bias")) if name == "Linear" else ()
                 x = _LAYERS[name](x, *own)
         return best(x[0].clamp(-1.0, 1.0).numpy(), view)
 
@@ -102,11 +104,11 @@ def export(model: Any, env: Any, path: str | Path) -> Trained:
         FednetError: the agent reads oracle keys or running statistics, or has random outputs or unsupported layers.
     """
     inner, policy = env.unwrapped, getattr(model, "policy", None)
-    layers = list(model) if policy is None else [*policy.mlp_extractor.policy_net, policy.action_net]
+    layers = list(model.children()) if policy is None else [*policy.mlp_extractor.policy_net, policy.action_net]
     keys = tuple(inner.observation_space) if policy is None else tuple(policy.features_extractor.extractors)
     names = [type(layer).__name__ for layer in layers]
-    others = [f"has a layer {name}, got it; use linear layers, tanh and ReLU" for name in names if name not in _LAYERS]
-    if problems := [*_refusals(inner, model, policy), *others]:
+    network = deepcopy(nn.Sequential(*layers)).cpu()
+    if problems := list(_refusals(inner, model, policy, network)):
         raise FednetError("\n".join(f"export: the agent {problem}" for problem in problems))
     about = {
         "layers": names,
@@ -115,13 +117,20 @@ def export(model: Any, env: Any, path: str | Path) -> Trained:
         "devices": inner.acts.n,
         "reports": list(dict.fromkeys((*inner.rule.reports, *(REPORTED[key] for key in keys if key in REPORTED)))),
     }
-    weights = {name: its.cpu().contiguous() for name, its in nn.Sequential(*layers).state_dict().items()}
+    weights = {name: its.contiguous() for name, its in network.state_dict().items()}
     with file_errors(Path(path), "written to"):
         Path(path).write_bytes(safetensors.torch.save(weights, {_ABOUT: json.dumps(about)}))
     return Trained.model_validate({"file": str(path)})
 
 
-def _refusals(inner: Any, model: Any, policy: Any) -> Iterator[str]:
+def _refusals(inner: Any, model: Any, policy: Any, network: nn.Sequential) -> Iterator[str]:
+    for name in (name for name in (type(layer).__name__ for layer in network) if name not in _LAYERS):
+        yield f"has a layer {name}, got it; use linear layers, tanh and ReLU"
+    size, scores = sum(math.prod(space.shape) for space in inner.observation_space.values()), 0
+    with suppress(RuntimeError):
+        scores = network(torch.zeros(1, size)).shape[-1] if len(network) else 0
+    if scores != inner.acts.n:
+        yield f"does not map {size} values to {inner.acts.n} scores, got {scores}; give an nn.Sequential that does"
     if inner.acts.acts != ("scores",):
         yield f"acts on more or else than scores, got {', '.join(inner.acts.acts)}; train it with act='scores'"
     if hidden := [key for key in inner.keys if key in ORACLE]:
