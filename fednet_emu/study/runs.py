@@ -36,8 +36,8 @@ checked once."""
 
 _LEARNT = ("seed", "scene_seed", "data", "partition", "groups", "feature_noise", "attack", "model")
 """Sections of a scenario that affect the results of training in other ways than through the network."""
-_MAYBE_LEARNT = ("deadline_s", "retries")
-"""Settings of an algorithm that affect training only if they change which replies arrive."""
+_MAYBE_LEARNT = ("deadline_s", "patience_s", "retries", "record_every")
+"""Settings of an algorithm that affect training only if they change which replies arrive, or not at all."""
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import random
+import sys
+from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,8 +22,9 @@ from fednet_emu.emulation.given import scenario_of
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.emulation.play import Ended, play
 from fednet_emu.emulation.provenance import learning_head
+from fednet_emu.files.data_folder import checksum
 from fednet_emu.learning.data.datasets.base import Samples
-from fednet_emu.learning.graph.spelling import Speller
+from fednet_emu.learning.graph.spelling import Speller, own_code
 from fednet_emu.testing import small_scenario
 from tests.commands import fednet
 from tests.test_scenarios import (
@@ -217,19 +224,87 @@ def test_software_and_host_are_in_the_head(item: str, fault: Any, monkeypatch: p
     assert again["trained_jobs"] == first["trained_jobs"] == 24
 
 
-@pytest.mark.parametrize("what", ["capability", "threads", "environment"])
+@pytest.mark.parametrize("what", ["capability", "threads", "environment", "precision", "oneDNN"])
 def test_what_decides_how_a_processor_rounds_is_in_the_head(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Vector instructions, threads within an operation, and variables that steer libraries."""
+    """Vector instructions, threads within an operation, variables that steer libraries, and settings of PyTorch."""
     before = head(small_scenario())
     if what == "capability":
         monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "another")
     elif what == "threads":
         monkeypatch.setattr(torch, "get_num_threads", lambda: 77)
+    elif what == "precision":
+        monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")
+    elif what == "oneDNN":
+        monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
     else:
         monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "SSE41")
 
     after = head(small_scenario())
     assert [name for name in before if before[name] != after[name]] == ["processor"]
+
+
+PLUG_IN = """
+import numpy as np
+import torch
+from fednet_emu.learning.data.datasets.base import Dataset, Samples
+from {name}.helper import FACTOR
+
+class Mine(Dataset):
+    \"\"\"Samples of a file that this class opens itself.\"\"\"
+
+    path: str
+    \"\"\"The file.\"\"\"
+
+    def load(self, data_dir, rng):
+        x = torch.from_numpy(FACTOR * np.load(self.path))
+        y = torch.arange(len(x)) % 2
+        return Samples(x, y, x[:9], y[:9], classes=2)
+"""
+
+
+def test_code_and_data_of_a_plug_in_are_in_the_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another module than that of the named class, and a file that the class opens by itself."""
+    package, metadata = tmp_path / "its_plug_in", tmp_path / "its_plug_in-1.0.dist-info"
+    for folder in (package, metadata):
+        folder.mkdir()
+    (package / "__init__.py").write_text(PLUG_IN.format(name=package.name))
+    (package / "helper.py").write_text("FACTOR = 1.0")
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: its-plug-in\nVersion: 1.0\n")
+    (metadata / "top_level.txt").write_text(package.name)
+    monkeypatch.syspath_prepend(tmp_path)
+    settings = [f"data={{kind: 'its_plug_in:Mine', path: {tmp_path / 'x.npy'}}}", "model=softmax", "partition=iid"]
+    heads = []
+    for entry, factor in ((1.0, 1.0), (1.0, 1.0), (2.0, 1.0), (2.0, 3.0)):
+        np.save(tmp_path / "x.npy", np.full((40, 3), entry, np.float32))
+        (package / "helper.py").write_text(f"FACTOR = {factor}")
+        heads.append(head(small_scenario(*settings)))
+
+    assert heads[0] == heads[1]
+    for one, other in pairwise(heads[1:]):
+        assert "data" in [name for name in one if one[name] != other[name]]
+
+
+def test_own_code_is_told_apart_by_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All modules that no installer has put in place count; a program without a file is never the same again."""
+    (tmp_path / "its_module.py").write_text("STEP = 1")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("its_module")
+    program = ModuleType("__main__")
+    program.__file__ = str(tmp_path / "its_module.py")
+    monkeypatch.setitem(sys.modules, "__main__", program)
+
+    def digest() -> str:
+        own_code.cache_clear()
+        return own_code()
+
+    first = digest()
+    assert digest() == first
+    (tmp_path / "its_module.py").write_text("STEP = 2")
+    assert digest() != first
+    exec("def step(): ...", program.__dict__)  # as a cell of a notebook
+    assert digest() != digest()
+    del program.__file__
+    assert digest() != digest()
 
 
 def test_the_log_says_why_nothing_is_shared(tmp_path: Path) -> None:
@@ -268,10 +343,24 @@ def test_the_cache_is_listed_bounded_and_emptied(cache: Path) -> None:
         play(small_scenario(*SIX, f"seed={seed}"), "small", None)
     assert fednet("cache").stdout.startswith(f"{cache}: 3 groups of learning programs, ")
     assert "of at most 5,000 MB" in fednet("cache", "--most", "5GB").stdout
-    assert fednet("cache", "--most", "5").exit_code == 2
+    assert fednet("cache", "--most", "5").exit_code == fednet("cache", "--most", "-1GB").exit_code == 2
     assert fednet("cache", "--most", "5GB", "--empty").stdout.startswith(f"{cache}: 0 groups of learning programs")
     assert not list(cache.glob("*/"))
     assert play(small_scenario(*SIX), "small", None).summary["known_jobs"] == 0
+
+
+@pytest.mark.parametrize("text", ["[]", "7", "{{", '{{"{path}": []}}', '{{"{path}": [0, 1, 2]}}'])
+def test_checksums_of_data_files_are_in_the_cache(text: str, cache: Path, tmp_path: Path) -> None:
+    """Whatever is in their file; nothing is written beside the cache."""
+    path = tmp_path / "data.npy"
+    path.write_bytes(b"1")
+    cache.mkdir()
+    (cache / "checksums.json").write_text(text.format(path=path))
+    found = [provenance._checksums({"data": path}) for _ in range(2)]
+
+    assert found == [{"data": checksum(path)}] * 2
+    assert list(json.loads((cache / "checksums.json").read_text())) == [str(path)]
+    assert sorted(its.name for its in tmp_path.iterdir()) == ["cache", "data.npy"]
 
 
 def whole(ended: Ended) -> tuple[Any, ...]:

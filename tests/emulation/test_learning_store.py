@@ -21,7 +21,18 @@ from hypothesis import strategies as st
 from fednet_emu.emulation import store
 from fednet_emu.emulation.play import play
 from fednet_emu.emulation.serialise import Reader, Writer
-from fednet_emu.emulation.store import Head, Refused, Saver, Shelf, bound, entries_in, from_bytes, to_bytes, usable
+from fednet_emu.emulation.store import (
+    Head,
+    Refused,
+    Saver,
+    Shelf,
+    bound,
+    cache_folder,
+    entries_in,
+    from_bytes,
+    to_bytes,
+    usable,
+)
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.folder import LEARNING
 from fednet_emu.testing import small_scenario
@@ -212,6 +223,50 @@ def test_a_large_value_is_not_kept_and_keeps_no_small_one_out(tmp_path: Path) ->
         with pytest.raises(KeyError):
             again.get(bytes([place]))
     assert sum(entry.byte for entry in entries_in(tmp_path)) < 2000
+
+
+def test_a_value_is_stored_as_it_was_read(tmp_path: Path) -> None:
+    """Changes of an array or a tensor in place come later; the same object read twice is two values."""
+    shelf, array, tensor = Shelf(tmp_path, None, MINE), np.zeros(3), torch.zeros(3)
+    for place in range(2):
+        shelf.put(bytes([place]), (array, tensor))
+        array += 1
+        tensor += 1
+    shelf.write()
+
+    again = Shelf(tmp_path, None, MINE)
+    for place in range(2):
+        assert same(again.get(bytes([place])), (np.full(3, float(place)), torch.full((3,), float(place))))
+
+
+def test_a_damaged_entry_is_written_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The warning comes once; a later run finds all."""
+    (path,) = filled(None, tmp_path).glob("*.known")
+    path.write_bytes(path.read_bytes()[:-1])
+    with caplog.at_level(logging.WARNING):
+        assert known(None, tmp_path) == ([], True)
+        filled(None, tmp_path)
+        assert known(None, tmp_path) == ([0, 1], True)
+    assert len(caplog.messages) == 1
+
+
+def test_folders_of_others_stay(tmp_path: Path) -> None:
+    """A cache in a folder that holds other things: only sub-folders named by a digest are bounded."""
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web" / "head.json").write_text("{}")
+    filled(None, tmp_path)
+    bound(tmp_path, 0)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["head.json", "logs", "web"]
+
+
+@pytest.mark.parametrize("name", ["~nosuchuser/x", "x" * 300, "file/x"])
+def test_a_cache_that_cannot_be_is_not_used(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unknown home, a long name, a file in place of a folder."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDNET_CACHE", name)
+    assert usable(cache_folder()) is None
 
 
 @pytest.mark.parametrize("harm", ["cut", "empty", "bit", "link", "folder", "swapped", "longer", "gone", "huge"])

@@ -8,7 +8,9 @@ import math
 import os
 import pickle
 import warnings
+from contextlib import suppress
 from dataclasses import replace
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -19,6 +21,7 @@ from gymnasium.utils.env_checker import check_env
 
 import fednet_emu as fe
 from fednet_emu.environment import Curve, Environment, Step, play, scaled
+from fednet_emu.environment.actions import Actions
 from fednet_emu.environment.observation import LIMIT, SERVER
 from fednet_emu.errors import Deadlock, FednetError, ScenarioError
 from fednet_emu.testing import small_scenario
@@ -228,6 +231,23 @@ def test_absent_devices_are_dropped_and_counted() -> None:
     env, away = until_away("invite")
     *_, info = env.step(np.ones(8, np.int8))
     assert (info["dropped"], info["step"].invited) == (len(away), 8 - len(away))
+
+
+def test_a_subset_of_the_few_present_is_legal() -> None:
+    """Where fewer are present than a cohort has, one subset at least invites all of them."""
+    acts = Actions(("subset",), True, 4, 2, strict=True)
+    view = SimpleNamespace(there=np.array([1]))
+    legal = []
+    for number in range(6):
+        with suppress(FednetError):
+            legal.append(acts.read(number, view).invited)
+    assert legal == [[1], [1], [1]]
+
+
+def test_seeds_are_those_of_a_run() -> None:
+    """A seed that no run takes is refused."""
+    with pytest.raises(FednetError, match="seed: is too large, got 18446744073709551616; write a number up to"):
+        small().reset(seed=2**64)
 
 
 def test_strict_environments_name_who_is_away() -> None:

@@ -147,6 +147,26 @@ def test_layers_that_draw_are_not_exported(tmp_path) -> None:
     assert "was trained with polls, got power-of-choice" in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("network", "sentence"),
+    [
+        (lambda n: nn.Sequential(nn.Linear(n + 1, 8)), "does not map {n} values to 8 scores, got 0"),
+        (lambda n: nn.Sequential(nn.Linear(n, 7)), "does not map {n} values to 8 scores, got 7"),
+        (lambda n: nn.Sequential(), "does not map {n} values to 8 scores, got 0"),
+        (lambda n: nn.Linear(n, 8), "does not map {n} values to 8 scores, got 0"),
+    ],
+)
+def test_a_network_of_another_shape_is_not_exported(tmp_path, network, sentence: str) -> None:
+    """One without biases is."""
+    env = Environment(scene(), timing_only=True)
+    n = sum(its.shape[0] for its in env.observation_space.values())
+    with pytest.raises(FednetError, match=f"export: the agent {sentence.format(n=n)}; give an nn.Sequential"):
+        export(network(n), env, tmp_path / "agent")
+    rule = export(nn.Sequential(nn.Linear(n, 8, bias=False)), env, tmp_path / "agent")
+    env.reset(seed=0)
+    assert len(rule.choose(env.view)) == 3
+
+
 def test_equal_scores_go_by_number() -> None:
     """And absent devices are never chosen."""
     env = Environment(scene(), timing_only=True)
