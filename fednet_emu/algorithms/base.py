@@ -277,7 +277,7 @@ class Synchronous(LocalTraining):
         """Invite a cohort in round `t`, and wait for its replies; the process returns the replies as `Arrived`.
 
         `message` is as for `Federation.exchange`. If it is a model, or a tuple that starts with one, devices receive
-        the published (perhaps compressed) version of this model. The process of a device `k`
+        the published (perhaps compressed) version of this model. Device `k` runs the process
         `client(fed, k, *parts, t, *args)`, where `parts` are the values in the received message. For time estimates,
         `down` is the number of scalars that a device receives (by default the size of the message or model), and `up`
         the number that it sends (by default as many as it receives).
