@@ -1,9 +1,9 @@
 """Event digests, end times and energies of the shipped scenarios and of small worlds, held against a stored table.
 
-Plays every file of scenarios/, cut to a few rounds, and the worlds of this file, and prints a line for each: name,
-digest of its events, simulated time in s, energy in J, and digest of the energies of each device. Training is left out
-where events do not depend on it. A scenario whose data or library are missing gets `name skipped: reason`;
-FEDNET_DATA names the folder with data.
+Plays every file of scenarios/ and scenarios/papers/, cut to a few rounds, and the worlds of this file, and prints a
+line for each: name, digest of its events, simulated time in s, energy in J, and digest of the energies of each device.
+Training is left out where events do not depend on it. A scenario whose data or library are missing gets
+`name skipped: reason`; FEDNET_DATA names the folder with data.
 
 `--check` compares the lines with tools/digests.txt and exits with 1 if any differs; `--write` stores them there.
 `--untrained` leaves out the scenarios whose events depend on learnt numbers, which differ between processors.
