@@ -95,7 +95,9 @@ def noise_multiplier_for(
 ) -> float:
     """Return the smallest noise multiplier for which epsilon after `rounds` rounds is at most `target_epsilon` > 0.
 
-    The other arguments have the same meaning as in `epsilon`. The search with the accountant `pld` takes some seconds.
+    This is device-level privacy, not that of `dp_sgd`. `rate` is the probability that a device is invited in a round
+    (Poisson sampling), 1 for `local-dp`; `delta` is the probability of a greater loss of privacy. The search with the
+    accountant `pld` takes some seconds.
 
     Raises:
         FednetError: an argument is out of range, or no noise multiplier is large enough.

@@ -174,9 +174,10 @@ class LocalTraining(Algorithm):
     batch_size: int | None = Field(20, gt=0)
     """Samples per gradient step; null takes all of the device's samples."""
     local_epochs: int | None = Field(None, gt=0)
-    """Number of passes over the device's samples per round; null is 1 if `local_steps` is also null."""
+    """Number of passes over the device's samples per training; null is 1 if `local_steps` is also null. A device trains
+    once per round, but once per edge round with `hier-favg` and once per local model step with `pfedme`."""
     local_steps: int | None = Field(None, gt=0)
-    """Number of gradient steps per round; can be set instead of `local_epochs`."""
+    """Number of gradient steps per training; can be set instead of `local_epochs`."""
     local_optimizer: AnyOptimizer = Sgd()
     """Optimizer of the devices; its state is reset in every round."""
     lr_schedule: AnySchedule = Constant()

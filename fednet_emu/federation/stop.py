@@ -33,7 +33,7 @@ class Milestone(Component):
     energy_j: float | None = Field(None, gt=0)
     """Energy in J, defined as `energy_j` of the summary, after which the accuracy is compared."""
     accuracy: float = Field(gt=0, le=1)
-    """Minimum accuracy on the whole test set, between 0 and 1, at which the run continues."""
+    """Minimum accuracy (column `accuracy` of the evaluations), between 0 and 1, at which the run continues."""
 
     def is_missed(self, spent: Mapping[str, float], accuracy: float) -> bool:
         """Return True if the accuracy is too low for the costs `spent`, which are named as in `COSTS`."""
@@ -70,7 +70,7 @@ class Stop(Component):
     """Maximum energy in J, null for no limit. It is the `energy_j` of the summary, which includes transmissions,
     receptions, computations, the backhaul, and the idle power of devices and base stations."""
     accuracy: float | None = Field(None, gt=0, le=1)
-    """Accuracy on the whole test set, between 0 and 1, at which the run ends; null for no limit on the accuracy."""
+    """Accuracy (column `accuracy` of the evaluations), between 0 and 1, at which the run ends; null for no limit."""
     patience: Patience | None = None
     """Early stopping if the model no longer improves, in addition to the other limits; null for no early stopping."""
     milestones: tuple[Milestone, ...] = ()
@@ -145,10 +145,11 @@ class Evaluation(Component):
     worst_train_loss: bool = False
     """Whether to also measure the maximum over devices of the loss on the device's training samples."""
     consensus: bool = False
-    """Whether to score the mean of the devices' own models on the whole test set, for algorithms in which each device
-    has a model. Two columns are added: `consensus_distance`, sqrt(mean |x_i - mean|^2) of the models x_i over the
-    devices with training samples, and `local_model_accuracy`, the mean accuracy of the devices' own models on the whole
-    test set. With `per_device`, each device's own model is also scored on the device's share of the test set."""
+    """Whether `loss` and `accuracy` are those of the mean of the devices' own models on the whole test set, in place of
+    those of each model on its device's share, for algorithms in which each device has a model. Two columns are added:
+    `consensus_distance`, sqrt(mean |x_i - mean|^2) of the models x_i over the devices with training samples, and
+    `local_model_accuracy`, the mean accuracy of the devices' own models on the whole test set. With `per_device`, each
+    device's own model is also scored on the device's share of the test set."""
     metrics: tuple[AnyMetric, ...] = ()
     """Metrics in addition to loss and accuracy: a list of kinds, each with its own column in the records. Metrics are
     measured on the test set, and with `per_device` also on each device's share of the test set."""

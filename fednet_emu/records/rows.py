@@ -215,14 +215,16 @@ class RoundRow(NamedTuple):
     ended_ns: Time
     """time at which the round ends"""
     invited: Device
-    """number of invited devices"""
+    """number of invitations; a device that is invited several times in a round counts several times"""
     arrived: Device
-    """number of devices whose update arrived in time"""
+    """number of updates that arrived in time"""
 
 
 class EvaluationRow(NamedTuple):
     """One row for each evaluation of the model; bits and energy are totals from the start of the run.
 
+    Where each device has its own model, `loss` and `accuracy` are those of each model on its device's share of the test
+    set, pooled over the samples; with `evaluation.consensus`, those of the mean of the models on the whole test set.
     Further columns are the metrics in `evaluation.metrics`. If `evaluation.consensus` is set, there are also the
     columns `consensus_distance` and `local_model_accuracy`.
     """

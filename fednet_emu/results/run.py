@@ -116,7 +116,7 @@ class Run(RunRecords):
 
     @property
     def evaluations(self) -> pd.DataFrame:
-        """One row for each evaluation of the global model, with the time, bits and energy spent so far."""
+        """One row for each evaluation of the global model, or of the devices' models, with the costs so far."""
         return self.table("evaluations")
 
     @property

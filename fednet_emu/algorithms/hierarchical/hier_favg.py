@@ -62,8 +62,8 @@ class HierFAvg(LocalTraining):
     """Maximum time that an edge server waits for its devices in an edge round (simulated s); late devices are cancelled
     and left out of the edge round. Null waits for all devices."""
     edge_rounds: int = Field(4, gt=0)
-    """Number of averages in an edge server per average in the cloud (k2), each after k1 local steps. The paper's
-    experiments use, for example, 4 with 15 local steps."""
+    """Number of averages in an edge server per average in the cloud (k2), each after k1 local steps (`local_steps`).
+    The paper's experiments use, for example, 4 with 15 local steps."""
     weighting: Literal["samples", "uniform"] = "samples"
     """Weight of a device in the means: its number of samples (samples), as in the paper, or equal weights (uniform)."""
     retries: int = Field(0, ge=0)
