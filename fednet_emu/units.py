@@ -44,6 +44,8 @@ def dbm_to_watt(level_dbm: float) -> float:
 
 
 UNITS = {
+    "_j_per_bit": "J/bit",
+    "_j_per_s": "J/s",
     "_flop_per_s": "FLOP/s",
     "_flop_per_cycle": "FLOP per cycle",
     "_bps_hz": "bit/s/Hz",

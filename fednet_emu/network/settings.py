@@ -168,7 +168,7 @@ class NetworkSettings(Component):
     downlink: Downlink = Downlink()
     sidelink: Sidelink | None = None
     cells: AnyCells = SingleCell()
-    """Positions of the base stations."""
+    """Positions of the base stations, which all use the same band."""
     edge_servers: EdgeServers | None = None
     """Edge servers in the base stations, and their backhaul to the cloud, for algorithms that average models in edge
     servers first. null means edge servers with default settings for such algorithms."""

@@ -426,7 +426,7 @@ class Uncontended(Staircase):
 
 
 class Dcf(RatedAccess):
-    """Wi-Fi: all stations contend for one channel, each with the fastest scheme that its SNR allows in a fading block.
+    """Wi-Fi: the stations of a direction contend for a channel, each with its fastest scheme in a fading block.
 
     Rates are computed whenever a transmission starts or ends, and assume backlogged stations (Bianchi, IEEE JSAC 18,
     2000). All stations send the same number of frames, so that slow stations slow down all others. Single frames and

@@ -57,7 +57,7 @@ class Terminal(Component):
     """The radio of a device or of a base station."""
 
     tx_power_dbm: float
-    """Radiated power in dBm."""
+    """Radiated power in dBm, without antenna gain (no EIRP)."""
     noise_figure_db: float = Field(ge=0)
     """Noise figure of the receiver in dB."""
     height_m: float = Field(ge=0)
@@ -139,7 +139,7 @@ class StationRadio(Terminal):
     """Power in W that each base station draws all the time, idle or busy. Null takes the value of `profile`, else 0, as
     in most papers."""
     tx_power_dbm: float = 30.0
-    """Radiated power in dBm; 30 for a small cell, 46 for a macro cell."""
+    """Radiated power in dBm, without antenna gain (no EIRP); 30 for a small cell, 46 for a macro cell."""
     noise_figure_db: float = Field(default=5.0, ge=0)
     height_m: float = Field(default=10.0, ge=0)
     """Height of the antenna above ground in m; 10 to 35 outdoors, 3 in offices."""

@@ -99,7 +99,8 @@ class BlockFading(Fading):
     """Duration of a block in s. By default, it is the coherence time at `speed_m_s` and `channel.carrier_hz` (see
     `coherence_time_s`), rounded to three digits. It is 0.0435 for 3 km/h at 3.5 GHz."""
     speed_m_s: float = Field(default=3.0 / 3.6, gt=0)
-    """Speed of the terminals in m/s, by default 3 km/h; sets the duration of a block if `coherence_s` is not given."""
+    """Speed of the terminals in m/s, by default 3 km/h, which sets the duration of a block if `coherence_s` is not
+    given. It is not taken from `devices.mobility`."""
     delay_spread_s: float | Literal["from-scenario"] | None = None
     """Root-mean-square delay spread of the paths in s, which makes a wide band frequency selective: the rate is then
     the mean over parts of the band that fade independently (`independent_parts`). `from-scenario` takes the median of

@@ -14,7 +14,7 @@ class Reason(NamedTuple):
 
 MEANINGS = {
     "": Reason("delivered", "delivered"),
-    "erased": Reason("random loss, `network.*.loss`, or an error that was planned for", "lost at random"),
+    "erased": Reason("random loss, `network.*.message_loss`, or an error that was planned for", "lost at random"),
     "outage": Reason("the SINR, or the gain over the air, fell below the threshold of the rate law", "in outage"),
     "unreachable": Reason("a link that never carries a bit, or is expected to take more than an hour", "out of reach"),
     "away": Reason("the device was absent at its turn", "away at their turn"),

@@ -39,7 +39,7 @@ class TransferRow(NamedTuple):
     receivers: Device
     """number of receivers"""
     size_bit: Number
-    """size of payload and headers"""
+    """size of payload and headers; without headers if there is a column `wire_bit`"""
     value_id: Value
     """identification number of the sent value, as for inputs and results in `computes`; -1 if it has no number"""
     requested_ns: Time
@@ -49,15 +49,15 @@ class TransferRow(NamedTuple):
     ended_ns: Time
     """time at which the transfer ends: completion, loss or cancellation"""
     transmitted_bit: Measure
-    """bits transmitted: the size of a completed transfer, or less if the transfer was cut off"""
+    """bits transmitted: the size of a completed transfer with headers, or less if the transfer was cut off"""
     delivered_bit: Number
     """bits delivered, summed over receivers"""
     loss_reason: LossReason
     """empty, or the reason of the loss, see [reasons](#reasons-of-loss)"""
     energy_j: Measure
-    """energy of the transmitter: (radiated power / amplifier efficiency + circuit power) x airtime"""
+    """energy of the transmitter: (radiated power / amplifier efficiency + circuit power) x airtime + `tx_j_per_bit`"""
     rx_energy_j: Measure
-    """energy of the receiving devices: `rx_consumption_w` x airtime, summed over devices"""
+    """energy of the receiving devices, summed: `rx_consumption_w` x airtime + `rx_j_per_bit`"""
     cell: Annotated[int, Column(np.int32, digest=False)]
     """index of the transfer's cell, from 0. After a handover, it is the last cell; for a sidelink transfer, the index
     of the cluster"""
@@ -75,9 +75,9 @@ class PhaseColumns(NamedTuple):
     """
 
     grant_delay_ns: Annotated[int, Column(np.int64, seconds=True, hashed="access_ns")]
-    """time until the sender has access to the channel"""
+    """time until the sender has access to the channel, with the RRC connection set-up"""
     connection_setup_ns: Annotated[int, Column(np.int64, seconds=True, hashed="setup_ns")]
-    """time until the connection is set up and the software has processed the message"""
+    """time until the transport connection is set up and the software has processed the message"""
     ack_wait_ns: Annotated[int, Column(np.int64, seconds=True, hashed="gap_ns")]
     """time on the air in which no bits are sent because the sender waits for acknowledgements"""
     reception_delay_ns: Annotated[int, Column(np.int64, seconds=True, hashed="tail_ns")]

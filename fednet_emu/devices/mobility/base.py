@@ -59,8 +59,7 @@ class Paths(Protocol):
     """
 
     speed_m_s: float
-    """Typical speed of moving devices, in m/s, which determines the coherence time of the channel; 0 without movement.
-    """
+    """Typical speed of moving devices, in m/s; 0 without movement."""
 
     def positions_m(self, devices: IntArray, time_s: float) -> Array:
         """Return the coordinates [k, 2] in m of devices [k] at `time_s` >= 0 in s; [k, 3] if the paths have heights."""

@@ -56,7 +56,7 @@ class WholeBand(RatedAccess):
 
 
 class FullReuse(WholeBand):
-    """All senders use the whole band simultaneously, and each receiver treats the signals of other senders as noise.
+    """All senders of a cell use the whole band simultaneously; receivers treat the signals of other senders as noise.
 
     Simultaneous transmissions of one sender split the band and its power equally and do not interfere with each other.
     A device cannot receive while it sends (half duplex), so two devices that send to each other make no progress until
@@ -159,7 +159,7 @@ class SlottedAloha(RatedAccess):
     """Probability that a sender transmits in a slot; null for 1 / (number of senders that have data to send)."""
 
     capture_db: float = 10.0
-    """Capture threshold: lowest SINR in dB at which a receiver decodes a signal despite other transmissions."""
+    """Lowest SINR in dB at which a receiver decodes a signal, with or without other transmissions in the slot."""
 
     @override
     def conflict_with_antennas(self, reception: Reception) -> str:

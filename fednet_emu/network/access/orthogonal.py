@@ -16,7 +16,7 @@ from fednet_emu.network.air.sharing import Allocation, RateInputs
 
 
 class Tdma(RatedAccess):
-    """One transmission at a time, in the order of requests, and always on the whole band."""
+    """One transmission at a time in a cell, in the order of requests, and always on the whole band."""
 
     capacity: ClassVar[int] = 1
 
@@ -28,7 +28,7 @@ class Tdma(RatedAccess):
 
 
 class Ofdma(RatedAccess):
-    """Simultaneous transmissions on separate parts of the band, each at full power and with the noise of its own part.
+    """Simultaneous transmissions of a cell on separate parts of the band, each at full power, with its part's noise.
 
     If `subchannels` is set, the band is split into that many fixed equal parts, one per transmission; further
     transmissions wait. Otherwise the scheduler redivides the band whenever a transmission starts or ends.

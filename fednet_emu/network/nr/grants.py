@@ -334,8 +334,8 @@ class NrGrants(RatedAccess):
     """Number of slots that a receiver needs to decode a block."""
 
     bler: float = Field(default=0.1, ge=0, lt=0.5)
-    """Block error rate (BLER): the probability that a transmission of a block fails. Each failed transmission of a
-    transfer's last block adds one round trip."""
+    """Block error rate (BLER) of a transfer's last block, each of whose failed transmissions adds one round trip. The
+    rate does not depend on it; see `target_bler` of the rate `nr-blocks`."""
 
     scheduler: Literal["round-robin", "proportional-fair"] = "round-robin"
     """Assignment of slots. round-robin: senders take turns, with equal shares of the slots. proportional-fair: the link

@@ -122,8 +122,8 @@ class NrBlocks(Repeating):
     margin_db: float = Field(default=2.0, ge=0)
     """SNR in dB that a receiver needs in addition to the theoretical curves; about 2 for software receivers."""
     symbols: int = Field(default=13, ge=2, le=14)
-    """Number of symbols, of the 14 in a slot, that carry data: 13 on an uplink with one symbol for sounding or short
-    control, 12 on a downlink with two symbols for control."""
+    """Number of allocated symbols, of the 14 in a slot, including those of `dmrs`: 13 on an uplink with
+    one symbol for sounding or short control, 12 on a downlink with two symbols for control."""
     dmrs: Literal[6, 12, 18, 24, 36] = 12
     """Number of resource elements per resource block that carry demodulation reference signals; 12 is one symbol."""
     feedback: Literal["ideal", "aged", "olla"] = "ideal"
