@@ -59,9 +59,9 @@ def test_a_key_that_is_cut_off_from_what_it_did_is_found(monkeypatch: pytest.Mon
 
     whole = Network._medium
 
-    def without(self, kind, settings, channel, *rest):
+    def without(self, settings, channel, *rest):
         deaf = channel.model_copy(update={"device": channel.device.model_copy(update={"rx_consumption_w": 0.0})})
-        return whole(self, kind, settings, deaf, *rest)
+        return whole(self, settings, deaf, *rest)
 
     monkeypatch.setattr(Network, "_medium", without)
     sweep = looked_at(scenario, label, times=2)

@@ -264,7 +264,7 @@ def law_of(law: Law) -> RateLaw:
         gap_db=law.gap_db,
         min_efficiency_bps_hz=law.lowest_bps_hz,
         max_efficiency_bps_hz=law.highest_bps_hz,
-        repetitions=law.max_repetitions,
+        max_repetitions=law.repetitions,
     )
 
 
