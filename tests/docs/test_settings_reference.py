@@ -72,7 +72,7 @@ def test_every_kind_has_an_anchor() -> None:
     ends = {anchor.split(".")[-1] for anchors in ANCHORS.values() for anchor in anchors}
     assert len(kinds) > 100
     assert kinds <= ends
-    assert "One transmission at a time, in the order of requests" in PAGES["network"]
+    assert "One transmission at a time in a cell, in the order of requests" in PAGES["network"]
 
 
 def test_keys_of_studies_have_anchors() -> None:
