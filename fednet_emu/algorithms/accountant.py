@@ -95,8 +95,8 @@ def noise_multiplier_for(
 ) -> float:
     """Return the smallest noise multiplier for which epsilon after `rounds` rounds is at most `target_epsilon` > 0.
 
-    This is device-level privacy, not that of `dp_sgd`. `rate` is the probability that a device is invited in a round
-    (Poisson sampling), 1 for `local-dp`; `delta` is the probability of a greater loss of privacy. The search with the
+    The privacy is device-level; `dp_sgd` has sample-level privacy. `rate` is the probability that a device is invited
+    in a round (Poisson sampling), 1 for `local-dp`; `delta` has the same meaning as in `epsilon`. The search with the
     accountant `pld` takes some seconds.
 
     Raises:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -84,7 +83,7 @@ def play(
             RunFolder.check(out, text, timing_only=timing_only, force=force)
         with host.part("building"), noting() as read:
             fed = build(scenario, data_dir=data_dir, timing_only=timing_only, host=host)
-        folder, belongs = None, {}
+        folder, belongs = None, dict[str, str]()
         if out is not None:
             origin = provenance(scenario, read)
             belongs = dependencies(text, origin)
@@ -98,11 +97,10 @@ def play(
         summary = open_now.enter_context(recorded(fed, folder, scenario, savers, facts, started))
         tracking.start(fed.ledger, fed.clock, partial(scenario.model_dump, mode="json"), summary)
         own = None if folder is None or scenario.training.checkpoint_s is None else folder.path / LEARNING
-        items = {name: json.dumps(its, default=str) for name, its in belongs.items()}
-        savers += () if timing_only else _remember(fed, scenario, own, store, items)
+        savers += () if timing_only else _remember(fed, scenario, own, store, belongs)
         fed.observers.extend(savers)
         if own is not None and scenario.algorithm.own_learning:
-            fed.kept = Replies(own, Head(items))
+            fed.kept = Replies(own, Head(belongs))
         if out is not None or keep_model:
             open_now.callback(describe, fed, scenario, data_dir)  # before the records are written
         fed.run(scenario.algorithm)
@@ -127,10 +125,8 @@ def _remember(
         try:
             head = Head(learning_head(scenario, fed.task, speller))
         except Unwritable as problem:
-            foreign, head = (
-                str(problem),
-                Head(belongs | {"code": own_code(), "processor": processor(fed.task.model.device)}),
-            )
+            foreign = str(problem)
+            head = Head(belongs | {"code": own_code(), "processor": processor(fed.task.model.device)})
         shelf = Shelf(own, shared, head)
     program = Program(head.digest, shelf, own_code().encode(), speller)
     if foreign:

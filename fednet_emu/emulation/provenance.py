@@ -59,18 +59,19 @@ def _packages(_path: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
     return packages_distributions()
 
 
-def dependencies(scenario_text: str, origin: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the dependencies of the learned values; two runs with equal dependencies compute the same values.
+def dependencies(scenario_text: str, origin: Mapping[str, Any]) -> dict[str, str]:
+    """Return the dependencies of the learned values, as texts; runs with equal dependencies compute the same values.
 
     `scenario_text` is the resolved scenario with its seed, and `origin` is the result of `provenance`.
     """
-    return {
+    found = {
         "scenario": fingerprint(scenario_text),
         "version of fednet_emu": f"{__version__}, {source_hash()}",
         "version of a package": versions(),
         "plug-in": origin["plugins"],
         "data file": origin["data"],
     }
+    return {name: json.dumps(its, default=str) for name, its in found.items()}
 
 
 def learning_head(scenario: Scenario, task: LearningTask, speller: Speller) -> dict[str, str]:

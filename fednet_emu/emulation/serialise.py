@@ -32,7 +32,7 @@ class Writer:
 
     Args:
         first: the number that is the name of the first tensor.
-        copies: True to copy the tensors, so that later changes of the values do not change what is stored.
+        copies: True to store copies of the tensors, because the caller may change them later.
     """
 
     def __init__(self, *, first: int = 0, copies: bool = False) -> None:

@@ -121,7 +121,7 @@ _BISECTIONS = 60
 def start_weights(p: Array, reach: Array) -> Array:
     """Return initial unbiased relay weights [relays, sources], with equal shares for all usable relays of a source.
 
-    `p` [devices] are the probabilities of uploads, and `reach` [sources, relays] those of links.
+    `p` [devices] are the upload probabilities, and `reach` [sources, relays] the link probabilities.
     """
     chance = (reach * p[None, :]).T
     usable = chance > 0

@@ -189,7 +189,7 @@ class CutLink:
         """Run all steps of device `k`; return the delivery of the last message, which is lost if `k` leaves the round.
 
         The pair (device, step) is added to `order` when the server has computed the batch. For the records, `first` is
-        the index of the value that the device's first computation reads, and `last` that of the last result.
+        the index of the value that the device's first computation reads, and `last` the index of the last result.
         """
         sizes, sent = self.sizes(k), None
         for step, size in enumerate(sizes):

@@ -229,8 +229,8 @@ def _path_of(what: Any) -> str:
     source = getattr(sys.modules.get(module), "__file__", None)
     if not _VERSIONS[top] or source is None:
         raise Unwritable(_name_of(what))
-    code = "" if _is_installed(source) else own_code(main=False)
-    return f"{module}:{name} of {_VERSIONS[top]}, {digest_of(Path(source).read_bytes()).hex()} {code}"
+    code = digest_of(Path(source).read_bytes()).hex() if _is_installed(source) else own_code(main=False)
+    return f"{module}:{name} of {_VERSIONS[top]}, {code}"
 
 
 def _files(package: Distribution) -> str:
