@@ -45,16 +45,17 @@ def taken_s(scenarios: Sequence[Scenario], store: Path, *, timing_only: bool = F
 
 @pytest.mark.parametrize("name", ["W1", "W2", "W3"])
 def test_a_run_that_finds_nothing(name: str, tmp_path: Path) -> None:
-    """By turns, the median of seven ratios: at most 2 % more than with --no-reuse."""
+    """By turns, the shortest of seven runs: at most 2 % longer than with --no-reuse."""
     rounds = f"stop.rounds={LONG[name]}"
-    ratios = []
+    spent_s: dict[bool, list[float]] = {True: [], False: []}
     for turn in range(8):
-        spent_s = {}
         for reuse in (turn % 2 == 0, turn % 2 == 1):  # either goes first, as the second may find warm caches
-            spent_s[reuse] = taken_s([scenario(name, rounds, reuse=reuse)], tmp_path / str(turn))
-        ratios.append(spent_s[True] / spent_s[False])
-    print(f"\n{name}, nothing known: {median(ratios[1:]):.3f} of the time without reuse")
-    assert median(ratios[1:]) <= 1.02
+            spent_s[reuse].append(taken_s([scenario(name, rounds, reuse=reuse)], tmp_path / str(turn)))
+    known, without = spent_s[True][1:], spent_s[False][1:]
+    ratio = min(known) / min(without)  # medians of the ratios vary by 3 % on a shared host
+    of_turns = median(one_s / other_s for one_s, other_s in zip(known, without, strict=True))
+    print(f"\n{name}, nothing known: {ratio:.3f} of the time without reuse, median of the turns {of_turns:.3f}")
+    assert ratio <= 1.02
 
 
 def test_a_study_of_networks(tmp_path: Path) -> None:

@@ -363,7 +363,7 @@ def _ns(seconds: pd.Series) -> IntArray:
 SAME = 1e-9
 """Maximum relative difference of durations that rounding errors may cause."""
 NAMED = 5
-"""Maximum number of devices that a text names."""
+"""Maximum number of devices that are listed individually."""
 MEANING = {
     "uplink": "sending to the server",
     "downlink": "sending to the devices",

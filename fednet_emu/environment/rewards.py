@@ -25,7 +25,7 @@ class Step:
     bits: int  #: number of bits sent over the air, on all links
     invited: int  #: number of invited devices
     arrived: int  #: number of arrived uploads
-    lost_transfers: Mapping[str, int]  #: number of lost transfers, by the reason of the loss
+    lost_transfers: Mapping[str, int]  #: number of lost transfers, by the reason for the loss
     dropped: int = 0  #: number of devices in the action that were absent or have no samples
     filled: bool = False  #: True if the action named no available device, so that a random device was invited
     accuracy: float = math.nan  #: accuracy of the latest evaluation; nan before the first

@@ -323,7 +323,7 @@ class Federation:
     def read(self, value: Deferred, nominal: Any = None) -> Any:
         """Compute a deferred value and return the result.
 
-        A timing-only run computes no values. It returns `nominal` if given, and sets `learner.nominal`.
+        A timing-only run computes no values: the method sets `learner.nominal` and returns `nominal`, if given.
         """
         return self.learner.read(value, nominal)
 

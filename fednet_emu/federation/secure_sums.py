@@ -227,9 +227,10 @@ class _Steps:
         return (yield from self._sent_down(self.shared, lambda i: 2 * share_bit * len(self._graph[i] & self.shared)))
 
     def vectors(self, clients: dict[int, Process], bit: int, replies: list[Delivery]) -> Process:
-        """Step 3: process that trains and sends masked vectors; it returns the devices whose vectors have arrived.
+        """Step 3: process in which the devices train and then send their masked vectors.
 
-        If fewer devices than required are left, it returns none. The deliveries of the vectors are stored in `replies`.
+        The process returns the devices whose vectors have arrived, or an empty set if fewer than required are left. The
+        deliveries of the vectors are stored in `replies`.
         """
         started_ns = self._fed.clock.now
         got = yield self._fed.gather((self._vector(client, bit) for client in clients.values()), self._left_s())

@@ -258,7 +258,7 @@ class Publications:
         return last.model
 
     def bit(self, device: int, payload: Any) -> int:
-        """Return the size in bits of a payload for a device; it is that of the update if the device can apply it."""
+        """Return the size in bits of a payload for a device: an update if it can apply one, else a whole model."""
         last = self._latest
         if last is not None and last.bit and payload is last.model and self._has.get(device) in last.known:
             return last.bit

@@ -107,9 +107,9 @@ cause. A message with a larger share counts as starved: its program was too slow
 
 
 class Ran(NamedTuple):
-    """The times in ns for which a program ran and waited for a processor, and its exit code.
+    """How long a program ran and how long it waited for a processor, both in ns, and its exit code.
 
-    `code` is minus the signal number for a killed program, and 0 for a program that still ran at the end of the run.
+    `code` is minus the signal number for a killed program, and 0 for a program that was running at the end of the run.
     """
 
     node: int

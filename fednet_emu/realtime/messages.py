@@ -18,11 +18,10 @@ from fednet_emu.realtime.packets import Segment, segment
 ANSWER_BYTE = 200
 """Maximum total payload in bytes of a response in the other direction that does not interrupt a message."""
 LEAST_BYTE = 2000
-"""Minimum payload of a message in bytes; any smaller sequence of payload counts as control traffic."""
+"""Minimum payload of a message in bytes; a smaller amount of consecutive payload counts as control traffic."""
 _ROUND = 1 << 32
 _UNDER_WAY_NS = 1_000_000_000
-"""Maximum time in ns between the last packet of a message and the end of its program for which the message counts as
-incomplete."""
+"""A message counts as incomplete if its program ends at most this time, in ns, after the message's last packet."""
 
 
 @dataclass(slots=True)

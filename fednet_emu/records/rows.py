@@ -53,7 +53,7 @@ class TransferRow(NamedTuple):
     delivered_bit: Number
     """bits delivered, summed over receivers"""
     loss_reason: LossReason
-    """empty, or the reason of the loss, see [reasons](#reasons-of-loss)"""
+    """empty, or the reason for the loss, see [reasons](#reasons-of-loss)"""
     energy_j: Measure
     """energy of the transmitter: (radiated power / amplifier efficiency + circuit power) x airtime + `tx_j_per_bit`"""
     rx_energy_j: Measure
@@ -121,7 +121,7 @@ class TrafficRow(NamedTuple):
     transmitted_bit: Measure
     """bits of the file that were transmitted"""
     loss_reason: Why
-    """empty, or the reason of the loss, see [reasons](#reasons-of-loss); `end` for a file unfinished at the end of the
+    """empty, or the reason for the loss, see [reasons](#reasons-of-loss); `end` for a file unfinished at the end of the
     run"""
 
 
@@ -133,7 +133,7 @@ class ReceptionRow(NamedTuple):
     receiver: Device
     """receiving device"""
     loss_reason: LossReason
-    """empty, or the reason of the loss, see [reasons](#reasons-of-loss)"""
+    """empty, or the reason for the loss, see [reasons](#reasons-of-loss)"""
     rx_energy_j: Measure = 0.0
     """energy of the receiver; the sum over all receivers is `rx_energy_j` of the transfer"""
     snr: Ratio = 0.0
@@ -179,7 +179,7 @@ class BackhaulRow(NamedTuple):
     delivered_bit: Number
     """bits delivered: the size of the message, or 0 if the message was lost"""
     loss_reason: LossReason
-    """empty, or the reason of the loss, see [reasons](#reasons-of-loss)"""
+    """empty, or the reason for the loss, see [reasons](#reasons-of-loss)"""
     energy_j: Measure
     """energy of the message: `energy_j_per_bit` x `sent_bit`"""
 

@@ -44,9 +44,9 @@ class Jobs(NamedTuple):
     """The scripts of a SLURM job array."""
 
     array: Path
-    """Script of the array, whose elements execute the runs."""
+    """Script of the job array, whose tasks execute the runs."""
     last: Path
-    """Script of the last job, which writes the tables after all elements of the array have ended."""
+    """Script of the last job, which writes the tables after all tasks of the job array have ended."""
     runs: int
 
 

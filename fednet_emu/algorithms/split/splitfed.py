@@ -280,9 +280,9 @@ class SplitFed(LocalTraining):
     averaged after a round. psl: one server part, which takes one step on the activations of all devices together; the
     device parts are averaged after each step."""
     cut: Literal["least-time"] | Annotated[int, Field(gt=0)] = 1
-    """Number of layers with parameters that the device computes, together with the layers without parameters that
-    follow. least-time, only for sl and v1: for each device, the number of layers for which a round of this device alone
-    would be shortest, at the rates expected when the device is invited."""
+    """Cut layer: number of layers with parameters that run on the device; layers without parameters that follow the
+    last of them also run there. least-time, only for sl and v1: for each device, the number of layers for which a round
+    of this device alone would be shortest, at the rates expected when the device is invited."""
     cohort: Invited = 0.5
     deadline_s: float | None = Field(None, gt=0)
     """Maximum time (simulated s) that the server waits for devices; late devices are cancelled and left out. In v1 and

@@ -42,7 +42,7 @@ from fednet_emu.draw.style import (
 )
 
 Tables = Sequence[tuple[str, pd.DataFrame]]
-"""Pairs of the label of a run and one table of the run. The position of the pair determines the line style."""
+"""Pairs (label, table), one for each run. The position of a pair determines its line style."""
 
 SNAPSHOTS = 4
 """Number of heat maps for each run. They show the first, the last and evenly spaced recorded rounds between these."""
@@ -352,7 +352,10 @@ def true_places(rows: pd.DataFrame) -> bool:
 
 
 def places_of(rows: pd.DataFrame, *, true: bool) -> dict[int, Array]:
-    """Return the plotted position [2] of each device, by number: in m if `true` is set, otherwise on circles."""
+    """Return the plotted position [2] of each device, by number.
+
+    These are positions in m if `true` is set, otherwise schematic positions: a circle for each cluster.
+    """
     return _positions(rows)[0] if true else circles([list(members) for members in rows["devices"]])
 
 

@@ -1,8 +1,8 @@
 """Postponed computations of values that an earlier run may have cached.
 
-They are run only if a value is read that is not in the cache. Postponed computations are nodes of a separate graph.
-Values and lifetimes are therefore the same as in a run that computes everything. If a job is needed, all other jobs of
-its wavefront (the set of jobs that run together) are trained with it, so that results are bit-identical.
+They run only if the run reads a value that is missing in the cache. They are nodes of a separate graph, so that the
+main graph holds the same values, for the same time, as in a run that computes everything. If a training job is needed,
+its whole wavefront (the jobs that run together) is trained, so that results are bit-identical to those of such a run.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ class RateSeries:
 
     @cached_property
     def _done(self) -> list[int]:
-        """Bits that are carried from the start of the series to each edge [n + 1], in integer units."""
+        """Bits carried from the start of the series to each interval edge [n + 1], in units of `kernel.work`."""
         spans_ns = (end_ns - start_ns for start_ns, end_ns in pairwise(self._edges_ns))
         return [0, *accumulate(per_ns * span_ns for per_ns, span_ns in zip(self._per_ns, spans_ns, strict=True))]
 

@@ -35,13 +35,13 @@ class Climb(NamedTuple):
 
 
 def climb(efficiency_bps_hz: Array, errors: Array) -> Climb:
-    """Simulate OpenAirInterface's link adaptation by block errors at many SNRs, and return its efficiencies.
+    """Simulate OpenAirInterface's BLER-based link adaptation at many SNRs, and return its efficiencies.
 
-    The simulation takes the expected share of failed blocks in each window of 100 ms. It begins at MCS 9 with an
-    estimated error share of 0. After each window, the estimate becomes 0.9 times its old value plus 0.1 times the share
-    of failed blocks in the window. The MCS moves up by one if the estimate is below 5 %, and down by one, but not below
-    MCS 6, if the estimate is above 15 % (`get_mcs_from_bler`, 2024). `errors` [schemes, points] is the share of first
-    transmissions that fail; `efficiency_bps_hz` [schemes, points] is the mean efficiency in bit/s/Hz over all attempts.
+    The simulation uses the expected block error rate (BLER) in each window of 100 ms. It begins at MCS 9 with an
+    estimated BLER of 0. After each window, the estimate becomes 0.9 times its old value plus 0.1 times the BLER of the
+    window. The MCS moves up by one if the estimate is below 5 %, and down by one, but not below MCS 6, if the estimate
+    is above 15 % (`get_mcs_from_bler`, 2024). `errors` [schemes, points] is the BLER of first transmissions;
+    `efficiency_bps_hz` [schemes, points] is the mean efficiency in bit/s/Hz over all attempts.
     """
     points = np.arange(errors.shape[1])
     mcs: IntArray = np.full(len(points), _START)

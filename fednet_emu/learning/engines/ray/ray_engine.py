@@ -70,10 +70,10 @@ class _Call:
 
 @final
 class RayEngine(Engine):
-    """Engine that trains jobs on the actors of a Ray cluster.
+    """Engine that runs training jobs on the actors of a Ray cluster.
 
-    A job may start as soon as its inputs are known, while the simulation continues. The method `run` waits for the
-    jobs, and yields their results in the order of the jobs. `host` records the time that sending takes.
+    A job may start as soon as its inputs are available, while the simulation continues. The method `run` waits for the
+    jobs, and yields their results in the order of the jobs. `host` records the time for sending jobs to the actors.
     """
 
     def __init__(self, cluster: Cluster, host: HostTime | None = None) -> None:
