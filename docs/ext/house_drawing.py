@@ -35,7 +35,7 @@ def _first_line(folder: str) -> str:
 
 
 def _rooms(graph: grimp.ImportGraph, folder: str) -> nx.DiGraph:
-    """Return the graph of imports between the rooms (files and sub-folders) of a folder."""
+    """Return the graph of imports between the files and sub-folders of a folder."""
     rooms = nx.DiGraph()
     for room in graph.find_children(folder):
         rooms.add_node(room)

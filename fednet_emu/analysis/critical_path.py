@@ -427,7 +427,7 @@ class Explanation(TextResult):
         parts: table of the segments of the critical paths of all rounds; see `parts_frame`.
         energy_j: energy of the whole run in J.
         waiting_j: energy in J that devices consumed while they neither communicated nor computed.
-        losses: number of lost messages by reason, in words. The text is empty if no message was lost.
+        losses: text with the number of lost messages for each reason; empty if no message was lost.
         handovers: number of transfers that changed cells.
         has_updates: True if at least one update arrived.
         remedies: the remedies whose effect was found by replaying the run.

@@ -63,7 +63,7 @@ def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float
     `limits` are upper limits of costs, by name. A run that exceeds a limit before it reaches the target has missed it.
 
     Raises:
-        FednetError: the cost or the target does not exist, settings learn different data or have no common seed, no run
+        FednetError: the cost or the target does not exist, settings use different data or have no common seed, no run
             reaches the target within the limits, or the untrained model meets the target.
     """
     limits = limits or {}

@@ -73,7 +73,7 @@ class Names:
     axes: Mapping[str, Sequence[Any]]
     """The axes, each with its levels."""
     given: Mapping[str, str] = field(default_factory=dict)
-    """Names chosen by the user, by the original name of the axis, level (`level` or `axis=level`) or metric."""
+    """Names chosen by the user; the keys are original names of an axis, level (`level` or `axis=level`) or metric."""
 
     @staticmethod
     def of(axes: Mapping[str, Sequence[Any]], given: Mapping[str, str] | None = None) -> Names:

@@ -222,7 +222,7 @@ def step_values(cost: Array, score: Array, grid: Array) -> Array:
 
 
 def band_of(rows: pd.DataFrame, metric: str, cost: Cost, points: int, until: float | None = None) -> Band | None:
-    """Return the mean and the 95 % band of a metric against a cost, over the seeds of a setting.
+    """Return the mean of a metric over the seeds of a setting, and its 95 % confidence band, against a cost.
 
     `rows` are the evaluations of all runs of the setting. The result is None if no run has the metric or a positive
     cost. The band begins at the cost at which every run has been evaluated at least once. It ends at the highest final

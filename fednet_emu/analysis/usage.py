@@ -125,10 +125,10 @@ class Usage:
         return {**spent, "receiving": received, "computing": computing, **self._idle_j()}
 
     def _idle_j(self) -> dict[str, Array]:
-        """Return the energy of each device due to its idle power, in J [devices], as `waiting` and `idle`.
+        """Return the energy in J [devices] that each device consumed due to its idle power, as `waiting` and `idle`.
 
-        `waiting` is the energy while a device is inactive, and `idle` is the energy while it is active. The result is
-        empty if devices have no idle power, or if the run did not record idle powers.
+        `waiting` is the part while the device was inactive, and `idle` the part while it computed or communicated. The
+        result is empty if devices have no idle power, or if the run did not record idle powers.
         """
         if self.scene is None or not self.scene.idle_w.any():
             return {}

@@ -68,7 +68,7 @@ class Qsgd(Compression):
 
 
 class Uniform(Compression):
-    """Sends the minimum, the maximum, and each entry, rounded at random to one of 2^bits levels; n * bits + 64 bits.
+    """Stochastic rounding to 2^bits levels between the minimum and the maximum; a message has n * bits + 64 bits.
 
     The decoded vector is unbiased. Its variance is at most n (max - min)^2 / (4 (2^bits - 1)^2), and therefore at most
     n / (2 (2^bits - 1)^2) times the squared norm of the vector.

@@ -26,7 +26,7 @@ LEAST = 1e-9  # minimum value of an act that is a fraction, such as a share of t
 
 
 class Answer(NamedTuple):
-    """The decisions that follow from an action; `to` returns the decision that a `Question` of the run requests."""
+    """The decisions derived from an action; `to` returns the decision for a `Question` of the run."""
 
     invited: list[int] = []  # noqa: RUF012  (never modified)
     dropped: int = 0  # number of devices in the action that cannot be invited

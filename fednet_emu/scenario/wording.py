@@ -77,7 +77,7 @@ def present_key(key: str, known: Collection[str]) -> str | None:
 
 
 def present_word(word: object, known: Collection[str]) -> str | None:
-    """Return the present form of the former kind or value `word`; None if it is not one of the `known` words."""
+    """Return the current name of the former kind or value `word`; None if the current name is not in `known`."""
     new = WORDS.get(word) if isinstance(word, str) else None
     return new if new in known else None
 

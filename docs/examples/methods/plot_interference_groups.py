@@ -2,9 +2,10 @@
 Groups formed from interference
 ===============================
 
-Devices in seven small cells share one band. The rate of a group that sends at once depends on the separation of its
-signals. Members of random groups interfere; groups formed from the channel send with the lowest powers that serve every
-member. A higher target SINR makes more groups of faster links: which target gives the shortest cycle?
+Devices in seven small cells share one band. If the members of a group send simultaneously, their rates depend on the
+separation of their signals. Members of random groups interfere. Groups formed from the path gains send with the lowest
+powers at which every member reaches the target SINR. A higher target gives more groups, with faster links. Which target
+gives the shortest cycle?
 """
 
 # sphinx_gallery_tags = ["cyclic", "interference"]

@@ -72,7 +72,10 @@ class Box(UncertaintySet):
     """Maximum weight: one number for all devices, or one number per device."""
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
-        """Return the lower bounds, raised to the upper bounds by descending loss until the sum is 1, in O(N log N)."""
+        """Return the weights: lower bounds, raised to upper bounds in order of descending loss until the sum is 1.
+
+        The computation takes O(N log N) operations.
+        """
         low = np.maximum(per_device("lower", self.lower, len(losses)), 0.0)
         high = per_device("upper", self.upper, len(losses))
         rest = 1.0 - low.sum()

@@ -239,7 +239,7 @@ class FlatModel:
         return _sequence(self._module)
 
     def laid_out(self, x: Tensor) -> Tensor:
-        """Return `x` [B, ...] in the fastest memory layout, which on a CPU has the channels of a pixel side by side."""
+        """Return `x` [B, ...] in the fastest memory format, which is channels-last (NHWC) on a CPU."""
         if x.ndim != 4 or x.device.type != "cpu" or not self._takes_channels_last:
             return x
         if x.shape[1] > 1:
@@ -436,7 +436,7 @@ class FlatModel:
         """Context manager that yields a copy of the module on the CPU for trial calls.
 
         The calls change neither the module nor torch's random generators. Other threads that draw random numbers wait
-        until the block ends. Otherwise, their random numbers would change, and count as those of the module.
+        until the block ends. Otherwise, they would draw other numbers, which would be attributed to the module.
         """
         frozen = (p for p in module.parameters() if not p.requires_grad and p.device.type == "cpu")
         with torch_seed(0):

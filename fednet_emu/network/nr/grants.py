@@ -244,9 +244,9 @@ class InSlots(OfLaw):
 
 @final
 class Climbing(Sharing):
-    """Sharing of slots between transfers whose coding schemes rise with the time since their start.
+    """Sharing of slots between transfers whose modulation and coding scheme (MCS) rises with the time since the start.
 
-    A transfer has only the fraction of its full rate that its current coding scheme permits.
+    A transfer has only the fraction of its full rate that its current MCS permits.
     """
 
     overlapping = False

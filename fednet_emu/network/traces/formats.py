@@ -59,8 +59,8 @@ class CsvTraces(FileTraces):
     """CSV files with the columns `time_s`, in s, and `rate_bps`, in bit/s; further columns are ignored.
 
     Separators are commas, semicolons or tabs; lines that begin with `#` are comments. A rate applies from the time of
-    its row until the time of the next row; the last rate applies as long as the rate before it. The trace starts at the
-    time of the first row.
+    its row until the time of the next row; the last rate applies for the same duration as the rate before it. The
+    trace starts at the time of the first row.
     """
 
     kind = "csv"

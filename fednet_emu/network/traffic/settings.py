@@ -36,8 +36,8 @@ class Traffic(Component):
     """Distribution of file sizes, which are rounded to whole bytes; `network.overhead` adds headers. Required if
     `trace` is null."""
     gap: AnyGap | None = None
-    """Distribution of the time gaps between the files of a user or, if `place` is `per-file`, between all files of the
-    class. Required if `trace` is null."""
+    """Distribution of the gaps (from the event in `after` to the next arrival) between the files of a user or, if
+    `place` is `per-file`, between all files of the class. Required if `trace` is null."""
     after: Literal["arrival", "end"] = "arrival"
     """Time at which a gap starts. arrival: when the previous file arrives, so that a file may have to wait for earlier
     files of the user. end: when the transfer of the previous file ends, as for a user who reads a web page before

@@ -63,7 +63,7 @@ def pulls(w: Array, lam: Tensor, n: int) -> Tensor:
 
 
 def slopes(lam: Tensor, apart: Tensor, alpha: float) -> Array:
-    """Return the gradient [pairs] of the objective by the weights w: G_ij = <lam_ij, x_i - x_j> - `alpha`."""
+    """Return the gradient [pairs] of the objective with respect to weights: G_ij = <lam_ij, x_i - x_j> - `alpha`."""
     products: Array = (lam * apart).sum(1, dtype=torch.float64).cpu().numpy()
     return products - alpha
 

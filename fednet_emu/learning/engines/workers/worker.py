@@ -34,7 +34,7 @@ class KeptModel(NamedTuple):
         return [self.pickled, *(place for place, _ in self.constants)]
 
     def load(self, memory: Memory) -> FlatModel:
-        """Return the model, whose constants stay in shared memory."""
+        """Return the unpickled model; its constants are not copied, but refer to shared memory."""
         found = [(tensor_of(memory.at(place)), is_parameter) for place, is_parameter in self.constants]
         constants = [Parameter(its, requires_grad=False) if is_parameter else its for its, is_parameter in found]
         return with_constants(memory.at(self.pickled).tobytes(), constants)
