@@ -121,10 +121,11 @@ class CentralPrivacy(_Private):
     """How epsilon is computed if devices are sampled. rdp: by Renyi divergences, which is fast; pld: by privacy loss
     distributions, which gives a smaller epsilon, but takes tenths of a second per round."""
     adaptive: AdaptiveClipping | None = None
-    """How the clipping norm follows the update norms, starting at `clip_norm`. Each device receives the clipping norm
-    with the model, and sends with its update whether the norm of the update was at most this norm: one scalar in each
-    direction. `noise_multiplier` then applies to the noise on the sum and the noise on the count together, so epsilon
-    does not change. Null keeps the clipping norm constant."""
+    """Adaptive clipping: how the clipping norm follows the update norms, starting at `clip_norm`. The server sends the
+    clipping norm with the model, and each device sends with its update whether the norm of the update was at most the
+    clipping norm: one scalar in each direction. The server adds noise to the sum of the updates and to the number of
+    updates within the norm; `noise_multiplier` is the noise of both together, so epsilon does not change. Null keeps
+    the clipping norm constant."""
 
     @property
     def needs_singles(self) -> bool:  # type: ignore[override]

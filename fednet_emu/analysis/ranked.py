@@ -220,7 +220,7 @@ class RankedSettings(TextResult):
         return [*lines, *(line for place, its in enumerate(self.settings, start=1) for line in self._block(place, its))]
 
     def against_best(self, its: Ranked) -> str:
-        """Return a text about the cost difference of a setting from the first setting, and about its significance."""
+        """Return a phrase: how much the cost of a setting differs from the first setting, and whether significantly."""
         if its.not_ranked:
             return f"not ranked: {its.not_ranked}"
         if its.is_same:

@@ -45,8 +45,8 @@ class SearchRecords(TextResult):
     finalists: Sequence[int]
     """Trial numbers of the finalists that were not eliminated by the runs with further seeds, best first."""
     dropped: Mapping[int, tuple[int, float]]
-    """The number of seeds at its elimination and the p-value of each eliminated finalist, by trial number. If several
-    costs are minimised, the p-value is NaN."""
+    """For each eliminated finalist, by trial number: the number of seeds at the elimination, and the p-value (NaN if
+    several costs are minimised)."""
     runs: Mapping[int, Array]
     """The costs of the runs of each finalist [seeds, costs], by trial number. A run that missed the target has NaN."""
     importance: Mapping[str, float]

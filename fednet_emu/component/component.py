@@ -230,7 +230,7 @@ class GivenObject(Component):
 
 
 _DECIBEL = re.compile(r"_db(m|i|m_hz)?$")
-"""Pattern of the name endings of settings in decibels."""
+"""Pattern for the suffixes of the names of settings in decibels."""
 
 
 def _is_moderate(level: Any) -> bool:

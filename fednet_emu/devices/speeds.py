@@ -130,8 +130,9 @@ class Frequency(Component):
     """Minimum clock frequency that a plan or `within_s` may choose, relative to the frequency of the nominal speed; at
     most `part`."""
     within_s: float | None = Field(None, gt=0)
-    """Target duration T in s of a computation. A computation of C D clock cycles runs at the lowest sufficient clock
-    frequency, f = C D / T. If null, it runs at `part`. A clock frequency from a plan of the round takes precedence."""
+    """Target duration T in s of a computation. A computation of C clock cycles runs at the lowest sufficient clock
+    frequency, f = C / T. Null: the clock frequency is set by `part`. A clock frequency from a plan of the round takes
+    precedence."""
 
     @property
     def least(self) -> float:

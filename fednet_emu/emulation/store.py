@@ -1,4 +1,4 @@
-"""The store of learned values, from which later runs with the same learning operations continue instead of training.
+"""The store of learned values: a later run with the same learning operations reads them instead of training again.
 
 A learning program is the sequence of a run's learning operations. An entry of the store is a file without code. Its
 first line has `fednet_emu learning`, the version of the format, and a hash of all following bytes. A safetensors file
@@ -7,10 +7,10 @@ temporary name and then renamed, so that any number of runs may write to a folde
 entry counts as missing.
 
 A folder of entries has a sub-folder for each head. A head is the set of inputs of the learning: data, model, seed,
-software and host. A file `*.known` contains the computed values, such as scores, that the run has read during about a
-second of host time. It also contains the rolling digests (hashes of all learning operations so far) of the training
-wavefronts that the run has completed. A file `*.snapshot` contains the values in the deferred graph that are still
-needed. A file `*.reply` contains values of an algorithm that implements its own learning.
+software and host. A file `*.known` contains the computed values, such as scores, that the run has read; about one file
+is written per second of host time. It also contains the rolling digests (hashes of all learning operations so far) of
+the training wavefronts that the run has completed. A file `*.snapshot` contains the values in the deferred graph that
+are still needed. A file `*.reply` contains values of an algorithm that implements its own learning.
 """
 
 from __future__ import annotations

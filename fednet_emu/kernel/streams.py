@@ -66,7 +66,7 @@ class Streams:
         return generators(self.seed, np.frombuffer(digests, "<u4").reshape(len(names), -1).astype(np.uint32))
 
     def key(self, *name: Name) -> int:
-        """Return the 64-bit key of a stream `name`, which is an argument of `uniform` and `uniforms`."""
+        """Return the 64-bit key of the stream `name`, to be passed to `uniform` and `uniforms`."""
         return int.from_bytes(blake2b(_spelt((self._seed_of(name), *name)), digest_size=8).digest(), "little")
 
 

@@ -30,7 +30,7 @@ _MOST_BYTE = 1 << 17
 
 
 def main() -> None:
-    """Run the keeper; the first argument of the program is the file descriptor of the socket to the command."""
+    """Run the keeper; its first argument is the descriptor of the socket to the command that started it."""
     os.set_inheritable(int(sys.argv[1]), False)
     control = socket.socket(fileno=int(sys.argv[1]))
     with suppress(ConnectionError):  # raised when the command has ended

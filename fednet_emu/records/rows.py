@@ -281,7 +281,7 @@ class BatteryRow(NamedTuple):
     simulated_ns: Time
     """time of the change"""
     charge_j: Measure
-    """charge of the battery"""
+    """charge of the battery after the change"""
     harvested_j: Measure
     """harvested energy"""
     spilled_j: Measure

@@ -207,7 +207,7 @@ class Scenario(Component):
     waived: ClassVar[Mapping[str, Sequence[str]]] = {
         "algorithm": [kind for kind, its in ALGORITHMS.items() if its.own_learning]
     }
-    """Kinds with which otherwise required settings may be null, by the name of the setting that has the kind."""
+    """For each setting, by name: the kinds for which its otherwise required sub-settings may be null."""
     filled: ClassVar[frozenset[str]] = frozenset({"channel"})
     """Settings that are taken from the library if they are missing. A setting that lacks required keys is completed
     from the library."""

@@ -24,7 +24,7 @@ from fednet_emu.federation import Accumulation, Arrived, Deferred, Device, Feder
 
 
 class Afl(Algorithm):
-    """All devices send a gradient and a loss at one model; the weights of devices with a large loss increase."""
+    """All devices send their gradient and loss at the same model; the weights of devices with large losses increase."""
 
     uses = frozenset({"uplink-compression", "downlink-compression"})
     lr: float = Field(ge=0)

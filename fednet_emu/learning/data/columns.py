@@ -136,7 +136,7 @@ def images(table: Table, column: str, side: int | None, mode: str | None) -> tup
 
 
 def _decoded(table: Table, column: str) -> Iterator[Any]:
-    """Yield images, which Pillow opens from bytes or local files. Nothing is downloaded."""
+    """Open images with Pillow, from bytes or local files, and yield them. Nothing is downloaded."""
     from PIL import Image
 
     kind = type(table.feature(column))

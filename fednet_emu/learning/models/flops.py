@@ -12,7 +12,7 @@ from torch.utils.flop_counter import flop_registry
 
 
 def _recurrent_flop(x: Tensor, w_input: Tensor, w_hidden: Tensor, *_: Any, out_val: Any) -> int:
-    """Return the operations of a recurrent layer's products with input and state weights, for `x` [length, n, d]."""
+    """Return the number of operations of a recurrent layer's matrix products, for an input `x` [length, n, d]."""
     return int(2 * x.shape[0] * x.shape[1] * (w_input.numel() + w_hidden.numel()))
 
 

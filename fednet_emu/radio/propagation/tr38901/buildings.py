@@ -30,7 +30,7 @@ class Buildings(Component):
 
     @abstractmethod
     def enter(self, carrier_hz: float, draws: LinkDraws, depth_m: Array) -> Entry:
-        """Return the building entry of each link; `depth_m` is the distance in m inside the building if indoors."""
+        """Return the building entry loss of each link; `depth_m` is the indoor part of the distance in m."""
 
 
 class NoBuildings(Buildings):
