@@ -269,8 +269,8 @@ def report(
 ) -> Tensor:
     """Return the report [5 + P] that a device sends.
 
-    The entries are 1 if the device has estimates and 0 if not, rho, beta, the loss at `w`, the loss at `best`, and the
-    gradient at `w` [P].
+    The entries are a flag (1 if the device has estimates, else 0), rho, beta, the loss at `w`, the loss at `best`, and
+    the gradient at `w` [P].
 
     `before` is empty if the device has no estimates. Otherwise `before` contains the device's model w_i at the end of
     its last round, w_i minus the gradient at w_i, and the loss at w_i.

@@ -60,8 +60,8 @@ RoundPatience = Annotated[
 ROUND_S = 60.0
 """Default `patience_s` in s if all other devices wait for the lost message: one minute."""
 ALONE_S = 604_800.0
-"""Default `patience_s` in s if the other devices continue while a message is lost: one week. Afterwards the device of
-the lost message is excluded from the rest of the run."""
+"""Default `patience_s` in s if no other device waits for the lost message: one week. After this time, the device of the
+lost message is excluded from the rest of the run."""
 
 _FLAGS = ("moves", "single_uploads", "plans_rounds", "at_edges")
 _CHECKS = ("contradictions", "conflicts_with_losses")

@@ -20,8 +20,7 @@ from fednet_emu.errors import FednetError, did_you_mean
 from fednet_emu.units import UNITS, unit_of
 
 MANY = 4
-"""Minimum number of settings for which the names of the axes are in the heading of a legend instead of in each label.
-"""
+"""Number of settings from which the title of the legend, instead of each label, contains the names of the axes."""
 PREFIXED = frozenset({"Hz", "bit", "bit/s", "FLOP/s", "W", "J"})
 """Units that may have an SI prefix, such as k or M, in the name of a level (a value of an axis of the study)."""
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "\u00b5"), (1e-9, "n"))

@@ -161,7 +161,7 @@ def tried(outlook: Outlook) -> str:
 
 
 def describe(fed: Federation, scenario: Scenario, data_dir: Path | str | None) -> None:
-    """Add to the ledger the positions of the devices so far and, if there is one, the map of path gains."""
+    """Add the recorded positions of the devices to the ledger, and the map of path gains if there is one."""
     fed.ledger.described[SCENE] = scene(scenario, fed.network, fed.clock.now_s, data_dir).frame
     if fed.network.gains is not None:
         fed.ledger.described[GROUND] = partial(ground, fed.network.gains)

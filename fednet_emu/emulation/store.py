@@ -458,7 +458,7 @@ def limit_of(folder: Path) -> int:
 
 
 def set_limit(folder: Path, max_byte: int) -> None:
-    """Set the maximum size in bytes of a folder of entries."""
+    """Set the maximum size in bytes of a folder of stored values."""
     with file_errors(folder, "made"):
         folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / LIMIT, f"{max_byte}\n")

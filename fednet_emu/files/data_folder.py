@@ -16,7 +16,7 @@ from fednet_emu.limits import is_unicode
 
 
 def is_file(path: Path) -> bool:
-    """Return True if a file exists at `path`, and False if not, also if the path is too long or has a null byte."""
+    """Return True if a file exists at `path`; False for a path that is too long or contains a null byte."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -32,7 +32,7 @@ def exists(path: Path) -> bool:
 
 
 def expanded(path: Path) -> Path | None:
-    """Return `path` in which a leading `~` or `~user` is replaced by the home folder; None if the user is unknown."""
+    """Return `path` with a leading `~` or `~user` expanded to the home directory; None if the user is unknown."""
     try:
         return path.expanduser()
     except RuntimeError:

@@ -130,7 +130,7 @@ def records(content: RecordDict) -> list[Any]:
 
 
 def content_of(kept: Sequence[Any]) -> RecordDict:
-    """Return the records from the plain values `kept`, which the function `records` has returned."""
+    """Return the records that the function `records` has converted to the plain values `kept`."""
     return RecordDict({name: _made(kind, value) for name, kind, value in kept})
 
 

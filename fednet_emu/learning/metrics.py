@@ -84,7 +84,7 @@ class TopK(Metric):
         return f"top_{self.k}"
 
     def unfit(self, samples: Samples) -> str | None:
-        """Return a reason also if `k` is not less than the number of classes, as the metric would always be 1."""
+        """Return the reason why the metric cannot be used, such as a `k` with which it would always be 1."""
         if samples.classes is not None and self.k >= samples.classes:
             return f"every sample is right among all {samples.classes} classes, got k = {self.k}; give fewer"
         return super().unfit(samples)

@@ -179,8 +179,8 @@ class Channel(Component):
     sharing the band, with rate models that have a minimum efficiency. The interference of a narrowed sender to other
     transmissions counts as spread evenly over the band, as with random hopping."""
     narrowest_hz: float | None = Field(default=None, gt=0)
-    """Minimum bandwidth in Hz that a narrowed sender uses. Null means a resource block of 12 subcarriers, which is 180
-    kHz or 12 times `subcarrier_spacing_khz`."""
+    """Minimum bandwidth in Hz of a sender that concentrates its power on a part of the band. Null means a resource
+    block of 12 subcarriers, which is 180 kHz or 12 times `subcarrier_spacing_khz`."""
     fading_model: Literal["per-block", "ergodic"] = "per-block"
     """With `per-block`, every fading block of a transmission is simulated. With `ergodic`, the rate averaged over
     fading is used."""

@@ -271,7 +271,7 @@ class Scenario(Component):
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        """Yield (key, error text) for missing or superfluous data and model settings, traffic, slices and metrics."""
+        """Yield (key, error text) for each missing or superfluous setting of data, model, traffic, slices, metrics."""
         kind, own = self.algorithm.kind, self.algorithm.own_learning
         for key in LEARNING:
             value, default = getattr(self, key), type(self).model_fields[key].default

@@ -174,10 +174,10 @@ def _opened(node: Node) -> Node:
 
 
 def _with_kind(settings: dict[str, Node], kind: Node) -> dict[str, Node]:
-    """Return the settings of a component with a new kind; mark the settings that were written for the previous kind.
+    """Change the kind of a component and return its settings; mark settings that were written for the previous kind.
 
-    Settings from options that precede the first change of the kind count as written for the new kind. Settings in a
-    mapping without a kind were written for the default kind, which only the component class defines; see `swaps`.
+    Options that precede the first change of the kind count as written for the new kind. A mapping without a kind counts
+    as written for the default kind, which only the component class defines; see `swaps`.
     """
     before = settings.get("kind", Node(THE_DEFAULT, Place("", 0)))
     if before.value == kind.value:

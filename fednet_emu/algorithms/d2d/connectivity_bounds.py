@@ -165,7 +165,10 @@ def mean_factor(sizes: IntArray, psi: Array) -> float:
 
 
 def network_factor(n: int, sampled: int, mean: float) -> float:
-    """Return the connectivity factor (n / m - 1) `mean` of a network in which m = `sampled` of `n` devices upload."""
+    """Return the connectivity factor (n / m - 1) `mean` of a network in which m = `sampled` of `n` devices upload.
+
+    `mean` is the result of `mean_factor`.
+    """
     return (n / sampled - 1.0) * mean if sampled < n else 0.0
 
 

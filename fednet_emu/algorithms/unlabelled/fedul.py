@@ -245,7 +245,7 @@ class Best(NamedTuple):
 
 
 def better(fed: Federation, best: Best, f: Deferred) -> Best:
-    """Return the better of `best` and `f` by validation error, with both errors; if not validated, return `f`."""
+    """Return the model with the lower validation error, and both errors; without validation, return `f`."""
     if not fed.task.n_validation:
         return Best(f)
     error = fed.defer(fed.task.validation_error, f, size=1)

@@ -63,8 +63,9 @@ _REASONS = 28
 """Number of codes that are reserved for reasons of loss, including reasons defined by plug-ins."""
 COMPUTE_NAME = 1 + len(_DIRECTIONS) * _REASONS
 WAIT_NAME = COMPUTE_NAME + _REASONS
-"""Number of the name of a wait for the channel. If the transfer was never on the air, the code of the reason of loss is
-added to this number. `COMPUTE_NAME` is the corresponding number for computations and reasons for an early stop."""
+"""ID of the name of a slice in which a transfer waits for the channel. If the transfer was never on the air, the code
+of its loss reason is added to this ID. `COMPUTE_NAME` is the corresponding ID for computations, with the code of the
+reason for an early stop."""
 BROADCAST, AVERAGE, TURN = range(WAIT_NAME + _REASONS, WAIT_NAME + _REASONS + 3)
 ROUND_NAME, DEVICE_NAME = 1 << 8, (1 << 27) + 1
 """Numbers of the names of round 0 and of device 0 in a trace. The server counts as device -1."""

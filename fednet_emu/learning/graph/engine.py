@@ -142,7 +142,7 @@ class Engine(ABC):
 
     @property
     def statistics(self) -> Mapping[str, float]:
-        """Measurements by name, for an engine that trains in other processes; empty for other engines."""
+        """Measurements of the worker processes (times, memory) by name; empty for engines without worker processes."""
         return {}
 
 

@@ -48,7 +48,7 @@ class Memo(Protocol):
 
     @property
     def snapshots(self) -> Container[bytes]:
-        """Digests of the learning program at which an earlier run has stored a snapshot of its values."""
+        """Digests of the points in the learning program for which an earlier run has stored a snapshot."""
 
     def get(self, key: bytes) -> Any:
         """Return the value stored under `key`. Raise a `KeyError` if there is none."""

@@ -85,7 +85,7 @@ class Trained(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Deferred results of a training job, with the squared loss `square`, averaged over samples and steps."""
+    """Deferred results of a training job; `square` is the square of the loss, averaged over samples and steps."""
 
     params: Deferred
     loss: Deferred

@@ -586,7 +586,7 @@ class Medium:
         ledger.transfers.append(columns)
 
     def _deliver(self, legs: Burst) -> None:
-        """Complete transfers that have arrived or are lost; the events of transfers that are not cancelled trigger."""
+        """Mark transfers that have arrived or are lost as completed, and trigger their events unless cancelled."""
         now_ns = self.clock.now
         for leg in legs:
             self._late.pop(leg, None)

@@ -54,7 +54,7 @@ class ListedClusters(Clusters):
     kind = "sets"
 
     sets: tuple[tuple[int, ...], ...]
-    """Device numbers of each cluster."""
+    """Indices of the devices in each cluster."""
 
     @field_validator("sets")
     @classmethod

@@ -250,7 +250,7 @@ class SlowStartAir(Air):
         heappush(self._gaps, (flow.wakes_ns, flow.number, flow))
 
     def _woken(self, now_ns: int) -> list[Flow]:
-        """Return the flows whose gaps end by now, in the order of their starts."""
+        """Return the flows whose pause between bursts has ended by `now_ns`, sorted by the start of the flow."""
         gaps, woken = self._gaps, dict[int, Flow]()
         while gaps and gaps[0][0] <= now_ns:
             _, number, flow = heappop(gaps)

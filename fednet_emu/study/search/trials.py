@@ -73,7 +73,7 @@ class Aim:
 
     @classmethod
     def of(cls, study: StudyFile) -> Aim:
-        """Return the aim of a study that has the key `search`."""
+        """Return the objective of a study that has the key `search`."""
         asked = study.search
         assert asked is not None
         measure, level = aim(study.target)
