@@ -16,6 +16,7 @@ from greenlet import getcurrent, greenlet
 
 from fednet_emu.flower.grid import EmulatedGrid
 from fednet_emu.flower.host import StandIn, StandIns
+from fednet_emu.flower.scores import telling
 
 LOOK_S = 1.0
 """Interval in simulated s at which the server checks for new clients, as in the strategies of the message interface."""
@@ -163,8 +164,7 @@ def _noting(evaluate_round: Callable[..., Any]) -> Callable[..., Any]:
 
     def noting(self: Any, server_round: int, timeout: float | None) -> Any:
         result = evaluate_round(self, server_round, timeout)
-        if result is not None:
-            _tell(self, "evaluate", result[0], result[1])
+        _tell(self, "evaluate", result)
         return result
 
     return noting
@@ -174,26 +174,17 @@ def _noting_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
     """Return a replacement for `Server.fit` that also records metrics of the strategy's evaluations on the server."""
 
     def noting(self: Any, num_rounds: int, timeout: float | None) -> Any:
-        strategy, own = self.strategy, {key: its for key, its in vars(self.strategy).items() if key == "evaluate"}
-        evaluate = strategy.evaluate
-
-        def recorded(server_round: int, parameters: Any) -> Any:
-            result = evaluate(server_round, parameters)
-            if result is not None:
-                _tell(self, "central", result[0], result[1])
-            return result
-
-        strategy.evaluate = recorded
-        try:
+        with telling(self.strategy, {"evaluate": lambda result: _tell(self, "central", result)}):
             return fit(self, num_rounds, timeout)
-        finally:
-            del strategy.evaluate
-            vars(strategy).update(own)
 
     return noting
 
 
-def _tell(server: Any, what: str, loss: float | None, metrics: dict[str, Any]) -> None:
+def _tell(server: Any, what: str, result: Any) -> None:
+    """Record the loss and the metrics that a strategy has returned, if it has returned any."""
+    if result is None:
+        return
+    loss, metrics = result[:2]
     proxies = list(server.client_manager().all().values())
     scores = getattr(getattr(proxies[0], "grid", None), "scores", None) if proxies else None
     if scores is not None:

@@ -9,7 +9,7 @@ import logging
 import multiprocessing
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from copy import copy, deepcopy
 from functools import cache, partial
 from multiprocessing import connection
@@ -281,22 +281,16 @@ class _Worker:
         try:
             outcomes.append(self.connection.recv())
         except (EOFError, OSError):
-            outcomes.append(self._dead(task))
+            what = f"its process {self._process.death()} before it had answered"
+            outcomes.append(_Outcome(AppFailed(task.where, what), []))
         self._go_on()
 
     def _go_on(self) -> None:
-        while self._under_way is None and self._waiting:
+        """Send the next task, if any. If the process is dead, this is detected when the result is received."""
+        if self._under_way is None and self._waiting:
             self._under_way = self._waiting.popleft()
-            try:
+            with suppress(OSError):
                 self.connection.send(self._under_way[0])
-            except OSError:
-                task, outcomes = self._under_way
-                self._under_way = None
-                outcomes.append(self._dead(task))
-
-    def _dead(self, task: Task) -> _Outcome:
-        what = f"its process {self._process.death()} before it had answered"
-        return _Outcome(AppFailed(task.where, what), [])
 
     def dismiss(self) -> None:
         """Request that the process ends; kill it if it is executing a task."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from multiprocessing import parent_process
 
 from flwr.app import Context, RecordDict
@@ -45,22 +45,17 @@ def played(app: App, fed: Federation) -> Process:
             yield
 
     grid.program = Program(main, inside)
-    with _at_home(app.home()), closing(executor):
+    with (
+        app.home(),
+        CLOCKS.installed(),
+        STRATEGIES.installed(),
+        CLASSIC.installed(),
+        logged(),
+        frozen_before(),
+        closing(executor),
+    ):
         try:
             yield from grid.program.process()
         except Over:
             return
         turns.end()
-
-
-@contextmanager
-def _at_home(home: AbstractContextManager[None]) -> Iterator[None]:
-    """Inside the `with` block, provide the app's modules, patches and log, and keep garbage collections short."""
-    with ExitStack() as stack:
-        stack.enter_context(home)
-        stack.enter_context(CLOCKS.installed())
-        stack.enter_context(STRATEGIES.installed())
-        stack.enter_context(CLASSIC.installed())
-        stack.enter_context(logged())
-        stack.enter_context(frozen_before())
-        yield

@@ -133,27 +133,29 @@ def _observed(start: Callable[..., Any]) -> Callable[..., Any]:
         evaluate = bound.arguments.get("evaluate_fn")
         if evaluate is not None:
             bound.arguments["evaluate_fn"] = _recorded(evaluate, lambda result: scores.summed_up("central", result))
-        with _telling(self, scores):
-            return start(*bound.args, **bound.kwargs)
+        tellers: dict[str, Callable[[Any], None]] = {
+            "aggregate_train": lambda result: scores.summed_up("train", result[1]),
+            "aggregate_evaluate": lambda result: scores.summed_up("evaluate", result),
+        }
+        before, scores.in_strategy = scores.in_strategy, True
+        try:
+            with telling(self, tellers):
+                return start(*bound.args, **bound.kwargs)
+        finally:
+            scores.in_strategy = before
 
     return observed_start
 
 
 @contextmanager
-def _telling(strategy: Any, scores: Scores) -> Iterator[None]:
-    """Inside the `with` block, record the metrics that a strategy aggregates."""
-    tellers: dict[str, Callable[[Any], None]] = {
-        "aggregate_train": lambda result: scores.summed_up("train", result[1]),
-        "aggregate_evaluate": lambda result: scores.summed_up("evaluate", result),
-    }
+def telling(strategy: Any, tellers: Mapping[str, Callable[[Any], None]]) -> Iterator[None]:
+    """Inside the `with` block, pass each result of the strategy's method `name` to the function `tellers[name]`."""
     own = {name: vars(strategy)[name] for name in tellers if name in vars(strategy)}
     for name, tell in tellers.items():
         setattr(strategy, name, _recorded(getattr(strategy, name), tell))
-    before, scores.in_strategy = scores.in_strategy, True
     try:
         yield
     finally:
-        scores.in_strategy = before
         for name in tellers:
             delattr(strategy, name)
         vars(strategy).update(own)

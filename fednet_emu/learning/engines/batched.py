@@ -117,22 +117,18 @@ class BatchedEngine(Engine):
         return not resolved.job.batchable
 
     def run_stack(self, jobs: Sequence[ResolvedJob]) -> Results:
-        shape = shape_of(jobs[0])
-        form = self._stacked(shape, len(jobs))
-        return self._serial.run(jobs) if form is None else self._run_together(form, shape, jobs)
+        trained = self._trained(jobs)
+        if trained is None:
+            yield from self._serial.run(jobs)
+            return
+        for resolved, own, loss, square in zip(jobs, *trained, strict=True):
+            yield resolved, TrainResult(own.clone(), loss, square)
 
     def train_into(self, jobs: Sequence[ResolvedJob], out: Tensor) -> Ended:
-        shape = shape_of(jobs[0])
-        form = self._stacked(shape, len(jobs))
-        if form is None:
+        trained = self._trained(jobs, out)
+        if trained is None:
             return super().train_into(jobs, out)
-        _, losses, squares = self._trained(form, shape, jobs, out)
-        return zip(range(len(jobs)), losses, squares, strict=True)
-
-    def _stacked(self, shape: JobShape, n: int) -> Form | None:
-        """Return the implementation of a training step for n jobs of one shape; None if jobs are trained one by one."""
-        form = self.form_of(shape) if shape.batchable else None
-        return None if isinstance(form, VmapForm) and n == 1 else form
+        return zip(range(len(jobs)), *trained[1:], strict=True)
 
     def form_of(self, shape: JobShape) -> Form:
         """Return the implementation of a training step for jobs of one shape; DP-SGD uses PyTorch's `vmap`."""
@@ -146,14 +142,14 @@ class BatchedEngine(Engine):
             self._forms[key] = own or VmapForm(model, private)
         return self._forms[key]
 
-    def _run_together(self, form: Form, shape: JobShape, jobs: Sequence[ResolvedJob]) -> Results:
-        w, losses, squares = self._trained(form, shape, jobs)
-        for resolved, own, loss, square in zip(jobs, w, losses, squares, strict=True):
-            yield resolved, TrainResult(own.clone(), loss, square)
-
     def _trained(
-        self, form: Form, shape: JobShape, jobs: Sequence[ResolvedJob], out: Tensor | None = None
-    ) -> tuple[Tensor, list[float], list[float]]:
+        self, jobs: Sequence[ResolvedJob], out: Tensor | None = None
+    ) -> tuple[Tensor, list[float], list[float]] | None:
+        """Train jobs of one shape as one stack, as `_trained_stack` does; None if they must be trained one by one."""
+        shape = shape_of(jobs[0])
+        form = self.form_of(shape) if shape.batchable else None
+        if form is None or (isinstance(form, VmapForm) and len(jobs) == 1):
+            return None
         try:
             return _trained_stack(form, shape, jobs, self._scratch, out)
         except Exception as error:

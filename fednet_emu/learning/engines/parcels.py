@@ -8,11 +8,11 @@ from __future__ import annotations
 import io
 import pickle
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple, final
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -66,111 +66,69 @@ class Shard:
         return indices - self.first
 
 
-def without_constants(model: FlatModel, constants: Sequence[Tensor]) -> bytes:
-    """Pickle a model. Each of its tensors in `constants` is replaced by the index of the tensor in `constants`."""
-    places, file = {id(tensor): place for place, tensor in enumerate(constants)}, io.BytesIO()
+def pickled_without(value: Any, objects: Sequence[Any], pickler: Any = pickle.Pickler) -> bytes:
+    """Pickle a value by the class `pickler`. Each of the `objects` in it is replaced by its index in `objects`."""
+    places, file = {id(thing): place for place, thing in enumerate(objects)}, io.BytesIO()
 
-    class Pickler(pickle.Pickler):
+    class Pickler(pickler):  # type: ignore[misc]
         def persistent_id(self, thing: Any) -> int | None:
             return places.get(id(thing))
 
-    Pickler(file).dump(model)
+    Pickler(file).dump(value)
     return file.getvalue()
 
 
-def with_constants(text: bytes, constants: Sequence[Tensor]) -> FlatModel:
-    """Unpickle a model that `without_constants` has pickled. Indices are replaced by the tensors `constants`."""
+def unpickled_with(text: bytes, objects: Sequence[Any]) -> Any:
+    """Unpickle a value that `pickled_without` has pickled. Indices are replaced by the given `objects`."""
 
     class Unpickler(pickle.Unpickler):
-        def persistent_load(self, place: int) -> Tensor:
-            return constants[place]
+        def persistent_load(self, place: int) -> Any:
+            return objects[place]
 
-    model: FlatModel = Unpickler(io.BytesIO(text)).load()
-    return model
+    return Unpickler(io.BytesIO(text)).load()
 
 
-def packed(jobs: Sequence[ResolvedJob], pickler: Callable[[io.BytesIO], Any]) -> Parcel:
+def packed(jobs: Sequence[ResolvedJob] | Columns, pickler: Any) -> Parcel:
     """Serialise jobs with the pickler class `pickler`, which may support more objects than `pickle`, such as lambdas.
 
     Values that several jobs share are written only once, so that packing a hundred jobs takes a millisecond.
     """
-    parcel, places, shared = Parcel(b"", [], []), dict[int, int](), list[tuple[str, Any]]()
-
-    def place(item: Any) -> int:
-        own = places.get(id(item))
-        if own is None:
-            own = places[id(item)] = len(shared)
-            kind = "tensors" if isinstance(item, Tensor) else "kept" if isinstance(item, FlatModel | TrainData) else ""
-            if kind:
-                items: list[Any] = getattr(parcel, kind)
-                items.append(item)
-            shared.append((kind, len(items) - 1 if kind else item))
-        return own
-
-    rows = [
-        (job.indices, job.rng_key, job.label, own.scale, own.prox, job.l1, job.squares, *map(place, _shared(own)))
-        for own, job in ((resolved, resolved.job) for resolved in jobs)
-    ]
-    file = io.BytesIO()
-    pickler(file).dump((rows, shared))
-    return parcel._replace(text=file.getvalue())
+    if isinstance(jobs, Columns):
+        content: Any = jobs
+        kept: list[Kept] = [jobs.model, jobs.data]
+        values = [jobs.params, *jobs.terms.values(), *chain.from_iterable(jobs.own.values())]
+    else:
+        alike = dict[tuple[int, ...], tuple[Any, ...]]()  # `_values` of jobs, by the identities of the values
+        content = []
+        for own in jobs:
+            its, job = _values(own), own.job
+            common = alike.setdefault(tuple(map(id, its)), its)
+            content.append((common, job.indices, job.rng_key, job.label))
+        kept = list(dict.fromkeys(chain.from_iterable(its[:2] for its in alike.values())))
+        values = [value for its in alike.values() for value in its]
+    tensors = list(dict.fromkeys(value for value in values if isinstance(value, Tensor)))
+    return Parcel(pickled_without(content, [*kept, *tensors], pickler), kept, tensors)
 
 
-def packed_columns(columns: Columns) -> Parcel:
-    """Serialise a group of jobs that is given as a `Columns` record."""
-    tensors, places = [columns.params], {id(columns.params): 0}
-
-    def place(value: Any) -> Any:
-        if not isinstance(value, Tensor):
-            return value
-        if id(value) not in places:
-            places[id(value)] = len(tensors)
-            tensors.append(value)
-        return _Place(places[id(value)])
-
-    terms = {name: place(value) for name, value in columns.terms.items()}
-    own = {name: list(map(place, values)) for name, values in columns.own.items()}
-    table = np.array((columns.device, columns.first, columns.n_samples)).tobytes()
-    text = pickle.dumps((columns.plan, columns.streams, columns.key, columns.t, table, terms, own))
-    return Parcel(text, [columns.model, columns.data], tensors)
-
-
-def unpacked_columns(text: bytes, kept: Sequence[Any], tensors: Sequence[Tensor]) -> Columns:
-    """Unpack a `Columns` record from the text of a parcel, with the given models, data and tensors."""
-    plan, streams, key, t, table, terms, own = pickle.loads(text)
-    device, first, n_samples = np.frombuffer(table, np.int64).reshape(3, -1)
-    terms = {name: tensors[value] if type(value) is _Place else value for name, value in terms.items()}
-    own = {name: [tensors[value] for value in values] for name, values in own.items()}
-    model, data = kept
-    return Columns(model, data, plan, streams, key, t, device, first, n_samples, tensors[0], terms, own)
-
-
-class _Place(int):
-    """Index of a tensor in a parcel."""
-
-
-def _shared(own: ResolvedJob) -> tuple[Any, ...]:
+def _values(own: ResolvedJob) -> tuple[Any, ...]:
     """Return the values that jobs may have in common, where a Deferred is replaced by its value."""
     job = own.job
-    its = (job.model, job.data, job.plan, job.streams, job.loss, job.augment, job.mask)
-    return (*its, own.params, own.linear, own.drift, own.anchor, own.targets, own.base)
+    its = (job.model, job.data, job.plan, job.streams, job.l1, job.loss, job.augment, job.mask, job.squares)
+    return (*its, own.params, own.scale, own.linear, own.drift, own.prox, own.anchor, own.targets, own.base)
 
 
 def unpacked(text: bytes, kept: Sequence[Any], tensors: Sequence[Tensor]) -> list[ResolvedJob]:
     """Unpack the jobs of a parcel. Indices are replaced by the given models, shards of data and tensors."""
-    rows, shared = pickle.loads(text)
-    sources = {"kept": kept, "tensors": tensors}
-    things = [sources[kind][value] if kind else value for kind, value in shared]
-    jobs = []
-    for given, rng_key, label, scale, prox, l1, squares, *places in rows:
-        model, data, plan, streams, loss, augment, mask, params, *rest = (things[own] for own in places)
-        linear, drift, anchor, targets, base = rest
-        if isinstance(data, Shard):
-            given, data = data.own(given), data.data  # noqa: PLW2901
-        terms = {"l1": l1, "loss": loss, "augment": augment, "mask": mask, "squares": squares}
-        job = TrainJob(model, data, given, UNKNOWN, plan, streams, rng_key, label, **terms)
-        jobs.append(ResolvedJob(job, params, scale, linear, drift, prox, anchor, targets, base))
-    return jobs
+    content = unpickled_with(text, [*kept, *tensors])
+    return content.jobs() if isinstance(content, Columns) else [_job(*row) for row in content]
+
+
+def _job(common: tuple[Any, ...], indices: IntArray | slice, rng_key: tuple[Any, ...], label: str) -> ResolvedJob:
+    model, data, plan, streams, l1, loss, augment, mask, squares, *rest = common
+    if isinstance(data, Shard):
+        indices, data = data.own(indices), data.data
+    terms = {"l1": l1, "loss": loss, "augment": augment, "mask": mask, "squares": squares}
+    return ResolvedJob(TrainJob(model, data, indices, UNKNOWN, plan, streams, rng_key, label, **terms), *rest)
 
 
 def span(resolved: ResolvedJob) -> tuple[int, int]:

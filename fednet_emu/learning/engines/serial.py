@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import final
 
@@ -50,14 +51,10 @@ class SerialEngine(Engine):
         if live is None:
             live = self._live[model] = model.live()
         live.start(resolved.params, resolved.base)
-        if model.draws:
-            seed = resolved.job.streams(*resolved.job.rng_key, "torch").integers(2**63)
-            with torch_seed(int(seed)):
-                losses = _descend(live, resolved)
-        else:
-            losses = _descend(live, resolved)
+        seed = resolved.job.streams(*resolved.job.rng_key, "torch").integers(2**63) if model.draws else None
+        with nullcontext() if seed is None else torch_seed(int(seed)):
+            told = torch.stack(_descend(live, resolved))
         trained = live.let_go()
-        told = torch.stack(losses)
         if not resolved.job.squares:
             return checked_result(resolved.job, told, trained)
         return checked_result(resolved.job, told[:, 0], trained, told[:, 1])

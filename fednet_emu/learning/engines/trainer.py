@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fednet_emu.learning.engines.parcels import Rows, Shard, tensor_of, unpacked
 from fednet_emu.learning.graph.engine import Ended
-from fednet_emu.learning.graph.jobs import TrainData
+from fednet_emu.learning.graph.jobs import ResolvedJob, TrainData
 
 
 class TrainReport(NamedTuple):
@@ -30,21 +30,16 @@ class Trainer:
         self._kept: dict[int, Any] = {}
 
     def unpack(
-        self,
-        text: bytes,
-        used: Sequence[int],
-        keeps: Mapping[int, Any],
-        arrays: Sequence[NDArray[Any]],
-        opened: Callable[..., Any] = unpacked,
-    ) -> Any:
+        self, text: bytes, used: Sequence[int], keeps: Mapping[int, Any], arrays: Sequence[NDArray[Any]]
+    ) -> list[ResolvedJob]:
         """Unpack the jobs of a parcel from its text and its tensors.
 
         `used` has the ids of the models and data to which the parcel refers. `keeps` maps ids to references, for all
-        values to be stored from now on; all other values are released. `opened` unpacks it.
+        values to be stored from now on; all other values are released.
         """
         self._kept = {key: self._kept[key] if key in self._kept else self._fetched(keeps[key]) for key in keeps}
         tensors = [tensor_of(array).to(self._device) for array in arrays]
-        return opened(text, [self._kept[key] for key in used], tensors)
+        return unpacked(text, [self._kept[key] for key in used], tensors)
 
     def train(self, train: Callable[[], Ended]) -> TrainReport:
         start_s = time.perf_counter()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, final
 from weakref import ref
@@ -113,12 +113,15 @@ class CohortJob:
     results: list[ref[Deferred]] = field(default_factory=list)  # [n] the nodes with the parameters after training
     begun: Begun | None = None  # the jobs that have begun; None if none has
 
-    def add(self, own: Mapping[str, Deferred]) -> None:
-        for name, value in own.items():
-            if name not in OWN:
-                what = f"gives each device terms of its own, got {name}"
-                raise AlgorithmError("LocalStep", what, f"give {', '.join(sorted(OWN))}, or write a generator")
-            self.own.setdefault(name, []).append(value)
+    def with_terms(self, own: Callable[[int], Mapping[str, Deferred]] | None) -> Iterator[int]:
+        """Yield the index of each device, after adding its own terms, which `own` returns; None if there are none."""
+        for place in range(len(self.columns)):
+            for name, value in (own(place) if own is not None else {}).items():
+                if name not in OWN:
+                    what = f"gives each device terms of its own, got {name}"
+                    raise AlgorithmError("LocalStep", what, f"give {', '.join(sorted(OWN))}, or write a generator")
+                self.own.setdefault(name, []).append(value)
+            yield place
 
     def inputs(self) -> list[Deferred]:
         """Return the Deferreds that must be known before any device can start training."""

@@ -13,24 +13,20 @@ from torch import Tensor
 from fednet_emu.errors import AlgorithmError
 
 
-class _Pending:
-    """The type of the constant `PENDING`, which stands for a value that is not computed yet."""
+class _Unknown:
+    """The type of the constants that stand for unknown values."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def __repr__(self) -> str:
-        return "<pending>"
+        return f"<{self._name}>"
 
 
-PENDING: Final = _Pending()
-
-
-class _Later:
-    """The type of the constant `LATER`, which stands for a value whose computation is postponed."""
-
-    def __repr__(self) -> str:
-        return "<later>"
-
-
-LATER: Final = _Later()
+PENDING: Final = _Unknown("pending")
+"""Stands for a value that is not computed yet."""
+LATER: Final = _Unknown("later")
+"""Stands for a value whose computation is postponed."""
 
 
 @final
@@ -207,16 +203,20 @@ def deferreds_in(items: tuple[Any, ...] | list[Any]) -> list[Deferred]:
     return found
 
 
-def values_of(items: tuple[Any, ...] | list[Any]) -> list[Any]:
-    """Return the items with all Deferreds replaced by their values, including those in nested tuples and lists."""
-    return [
-        item.value if type(item) is Deferred else _nested(item) if isinstance(item, (tuple, list)) else item
+def replaced(items: Any, by: Callable[[Deferred], Any]) -> Any:
+    """Return a tuple or list in which each Deferred x, also in nested tuples and lists, is replaced by `by(x)`."""
+    found = [
+        by(item) if type(item) is Deferred else replaced(item, by) if isinstance(item, (tuple, list)) else item
         for item in items
     ]
-
-
-def _nested(items: tuple[Any, ...] | list[Any]) -> Any:
-    values = values_of(items)
     if isinstance(items, list):
-        return values
-    return type(items)(*values) if hasattr(items, "_fields") else tuple(values)
+        return found
+    return type(items)(*found) if hasattr(items, "_fields") else tuple(found)
+
+
+def values_of(items: Any) -> Any:
+    """Return a tuple or list in which all Deferreds, also in nested tuples and lists, are replaced by their values."""
+    return replaced(items, _value_of)
+
+
+_value_of = operator.attrgetter("value")

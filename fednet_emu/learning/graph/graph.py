@@ -225,12 +225,11 @@ class Graph:
         """
         n, size, program = len(job.columns), job.columns.model.size, self.program
         if self._later is not None:  # postponed as single jobs, which form the same stacks
-            return [self._single(job, place, own).params for place in range(n)]
-        if own is None:
-            numbers: Sequence[int] = range(self._created + 2, self._created + 2 * n + 1, 2)
-            self._created += 2 * n
-        else:
-            numbers = [self._with_terms(job, own(place)) for place in range(n)]
+            return [self.train(job.single(place)).params for place in job.with_terms(own)]
+        numbers = []
+        for _ in job.with_terms(own):
+            self._created += 2
+            numbers.append(self._created)
         if self.engine is None:
             return [Deferred(number, size, None, self) for number in numbers]
         whole = self._node(1, job, job.inputs(), b"", numbers[0] - 1)
@@ -244,14 +243,6 @@ class Graph:
         self._bound()
         return nodes
 
-    def _single(
-        self, job: CohortJob, place: int, own: Callable[[int], Mapping[str, Deferred]] | None
-    ) -> Trained | Measured:
-        """Return the Deferreds for the device at index `place` of a cohort, which is trained by a single job."""
-        if own is not None:
-            job.add(own(place))
-        return self.train(job.single(place))
-
     def untrained(self, size: int, *, squares: bool = False) -> Trained | Measured:
         """Return Deferreds without values for the results of a job in a timing-only graph.
 
@@ -264,12 +255,6 @@ class Graph:
             return trained
         self._created += 1
         return Measured(*trained, Deferred(self._created, 1, None, self))
-
-    def _with_terms(self, job: CohortJob, own: Mapping[str, Deferred]) -> int:
-        """Add a device with its own terms to a cohort. Return the number of the Deferred for its parameters."""
-        job.add(own)
-        self._created += 2
-        return self._created
 
     def read(self, deferred: Deferred) -> Any:
         """Return the value of a Deferred of this graph. If it is unknown, it is computed first.

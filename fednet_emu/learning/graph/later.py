@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol, final
 
 from fednet_emu.learning.graph.accumulation import Accumulate
-from fednet_emu.learning.graph.deferred import LATER, PENDING, Deferred, deferreds_in
+from fednet_emu.learning.graph.deferred import LATER, PENDING, Deferred, deferreds_in, replaced
 from fednet_emu.learning.graph.jobs import TrainJob
 from fednet_emu.learning.graph.program import INPUTS, Memo
 from fednet_emu.learning.graph.work import Part
@@ -69,7 +69,7 @@ class Later:
                     setattr(job, name, self.counterpart(value))
             work, inputs = job, job.inputs()
         else:
-            args = self._moved(work.args)
+            args = replaced(work.args, self.counterpart)
             inputs = deferreds_in(args)
             work = work.postponed(args) if type(work) is Accumulate else type(work)(work.function, args)
         return self._graph._node(node.size, work, inputs, node._digest)
@@ -83,19 +83,6 @@ class Later:
         made._digest = node._digest
         made._settle(node._value)
         return made
-
-    def _moved(self, items: Any) -> Any:
-        moved = [
-            self.counterpart(item)
-            if type(item) is Deferred
-            else self._moved(item)
-            if isinstance(item, (tuple, list))
-            else item
-            for item in items
-        ]
-        if isinstance(items, list):
-            return moved
-        return type(items)(*moved) if hasattr(items, "_fields") else tuple(moved)
 
     def step(self, rolling: bytes, jobs: list[Deferred]) -> None:
         """Record a postponed wavefront of `jobs`, which may be empty; it changes the digest to `rolling`."""

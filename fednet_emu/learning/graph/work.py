@@ -54,21 +54,19 @@ class Call(NamedTuple):
     """A function and its arguments, some of which are Deferreds."""
 
     function: Callable[..., Any]
-    args: tuple[Any, ...]
+    args: Sequence[Any]
 
 
-class Pick(NamedTuple):
+class Pick(Call):
     """An attribute or entry of the value of another node, which is extracted as soon as that value is known."""
 
-    function: Callable[[Any], Any]
-    args: Sequence[Any]
+    __slots__ = ()
 
 
-class Part(NamedTuple):
+class Part(Call):
     """One field of the result of a training job, extracted when the job ends because the whole result is not kept."""
 
-    function: Callable[[Any], Any]
-    args: Sequence[Any]
+    __slots__ = ()
 
 
 class OfCohort(NamedTuple):

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from fednet_emu.component.component import Component
+from fednet_emu.errors import ScenarioError
 
 
 class Model(Component):
@@ -51,6 +52,13 @@ class Model(Component):
         Raises:
             ScenarioError: The model cannot be built, or does not fit samples of this shape.
         """
+
+
+def check_images(kind: str, input_shape: tuple[int, ...]) -> None:
+    """Raise a `ScenarioError` unless samples of shape `input_shape` are images; `kind` is the kind of the model."""
+    if len(input_shape) != 3:
+        wanted = f"samples must be images [channels, height, width] for {kind}"
+        raise ScenarioError(f"model: {wanted}, got shape {list(input_shape)}; use image data, or mlp or softmax")
 
 
 _ALONE = threading.RLock()

@@ -11,7 +11,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from fednet_emu.errors import ScenarioError
-from fednet_emu.learning.models.base import Model
+from fednet_emu.learning.models.base import Model, check_images
 
 
 class Softmax(Model):
@@ -229,10 +229,7 @@ class _ResNet(Model):
         return nn.GroupNorm(self.groups, channels) if self.norm == "group" else nn.BatchNorm2d(channels)
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        if len(input_shape) != 3:
-            kind = self.kind
-            wanted = f"samples must be images [channels, height, width] for {kind}"
-            raise ScenarioError(f"model: {wanted}, got shape {list(input_shape)}; use image data, or mlp or softmax")
+        check_images(self.kind, input_shape)
         n_in = self.WIDTHS[0]
         first = nn.Conv2d(input_shape[0], n_in, 3, 1, 1, bias=False)
         layers: list[nn.Module] = [first, self.normalised(n_in), nn.ReLU()]

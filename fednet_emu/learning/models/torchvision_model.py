@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import nn
 
 from fednet_emu.errors import ScenarioError, described, did_you_mean
-from fednet_emu.learning.models.base import Model
+from fednet_emu.learning.models.base import Model, check_images
 from fednet_emu.learning.torch_vision import torch_vision
 
 _COLOURS = 3
@@ -45,9 +45,7 @@ class TorchvisionModel(Model):
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
         """Build the network for images [channels, height, width], and try it on two black images."""
-        if len(input_shape) != 3:
-            wanted = "samples must be images [channels, height, width] for torchvision"
-            raise ScenarioError(f"model: {wanted}, got shape {list(input_shape)}; use image data, or mlp or softmax")
+        check_images(self.kind, input_shape)
         models = torch_vision("model").models
         with torch.device("cpu") if self.name.startswith(_BY_VALUES) else nullcontext():
             module = self._made(models, outputs)

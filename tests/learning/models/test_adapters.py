@@ -16,7 +16,7 @@ import fednet_emu as fe
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Process
 from fednet_emu.federation.federation import Federation
-from fednet_emu.learning.engines.parcels import with_constants, without_constants
+from fednet_emu.learning.engines.parcels import pickled_without, unpickled_with
 from fednet_emu.learning.engines.stacks.form import VmapForm
 from fednet_emu.learning.models.adapters import Float32, Lora, Nf4, levels, shipped_bit
 from fednet_emu.learning.models.base import seeded_module
@@ -147,11 +147,11 @@ def test_a_model_travels_without_its_frozen_weights():
     """Its file has no room for them; read with others in their place, it computes with these."""
     model = FlatModel(fe.add_lora_adapters(gpt(), 2, targets=["c_attn"]), "next-token", (64,), 96)
     constants, x = model.constants, torch.arange(64)[None]
-    text = without_constants(model, constants)
+    text = pickled_without(model, constants)
     assert len(text) < 4 * model.size + 40_000 < 4 * sum(its.numel() for its in constants)
 
     other: list[Tensor] = [copy.deepcopy(its) for its in constants]
-    again = with_constants(text, other)
+    again = unpickled_with(text, other)
     assert torch.equal(again.forward(again.initial(), x), model.forward(model.initial(), x))
     with torch.no_grad():
         other[0].zero_()

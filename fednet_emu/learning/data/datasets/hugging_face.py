@@ -347,7 +347,7 @@ class HuggingFace(Dataset):
                 raise DataError(table.where, problem, "give a smaller length")
         if len(cut) == 1:
             test = self._held_out(cut[0].group, np.arange(len(cut[0].y)))
-            parts = [_parted(array, test) for array in cut[0]]
+            parts = [[array[~test], array[test]] for array in cut[0]]
         else:
             parts = [list(pair) for pair in zip(*cut, strict=True)]
         (train_x, test_x), (train_y, test_y) = ([torch.from_numpy(its.copy()) for its in pair] for pair in parts[:2])
@@ -357,7 +357,3 @@ class HuggingFace(Dataset):
 
     def _held_out(self, kinds: IntArray, order: IntArray) -> Mask:
         return held_out(self.path, kinds, order, self.test_share, "give another share, or a split for testing")
-
-
-def _parted(array: NDArray[Any], test: Mask) -> list[NDArray[Any]]:
-    return [array[~test], array[test]]

@@ -222,6 +222,7 @@ def _counts(shares: Array, class_sizes: IntArray) -> IntArray:
 
 
 def _dealt_by_shares(labels: IntArray, shares: Array, rng: np.random.Generator) -> Partitioned:
+    """Return a random distribution in which device d owns the share `shares[c, d]` of the samples of class c."""
     classes, n_devices = shares.shape
     counts = _counts(shares, np.bincount(labels, minlength=classes))
     owners = np.empty(len(labels), np.int64)
@@ -245,26 +246,17 @@ class QuantitySkew(Partition):
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         total = len(samples.train_y)
+        train_y, test_y = (np.zeros(len(y), np.int64) for y in (samples.train_y, samples.test_y))  # as of one class
         for _ in range(MAX_DRAWS):
-            shares = rng.dirichlet(np.full(n_devices, self.beta))
-            train = _dealt_at_random(total, shares, rng)
+            shares = rng.dirichlet(np.full(n_devices, self.beta), size=1)
+            train = _dealt_by_shares(train_y, shares, rng)
             if train.sizes().min() >= self.min_samples:
-                return train, _dealt_at_random(len(samples.test_y), shares, rng)
+                return train, _dealt_by_shares(test_y, shares, rng)
         situation = f"with {n_devices} devices, {total} samples and beta={self.beta:g}"
         raise ScenarioError(
             f"partition.min_samples: not reached in {MAX_DRAWS} draws {situation}, got {self.min_samples}; "
             "lower it, raise beta, or use fewer devices"
         )
-
-
-def _dealt_at_random(total: int, shares: Array, rng: np.random.Generator) -> Partitioned:
-    """Return a random distribution of `total` samples in which device d owns the share `shares[d]` of all samples."""
-    cuts = np.rint(np.cumsum(shares) * total).astype(np.int64)
-    cuts[-1] = total
-    sizes = np.diff(np.minimum(cuts, total), prepend=0)
-    owners = np.empty(total, np.int64)
-    owners[rng.permutation(total)] = np.repeat(np.arange(len(shares)), sizes)
-    return Partitioned.from_owners(owners, len(shares))
 
 
 class Group(Partition):

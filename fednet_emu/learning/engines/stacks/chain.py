@@ -134,10 +134,6 @@ def _flatten(module: nn.Flatten, sample: Tensor) -> Flatten | None:
     return Flatten(tuple(sample.shape[1:])) if (module.start_dim, module.end_dim) == (1, -1) else None
 
 
-def _relu(_module: nn.ReLU, _sample: Tensor) -> Relu:
-    return Relu()
-
-
 def _convolution(module: nn.Conv2d, sample: Tensor) -> Convolution | None:
     plain = module.groups == 1 and module.padding_mode == "zeros" and _pair(module.dilation) == (1, 1)
     if not plain or isinstance(module.padding, str) or sample.ndim != 4:
@@ -162,7 +158,7 @@ def _pair(value: Any) -> tuple[int, int]:
 _LAYERS: Mapping[type[nn.Module], Callable[[Any, Tensor], Layer | None]] = {
     nn.Linear: _dense,
     nn.Flatten: _flatten,
-    nn.ReLU: _relu,
+    nn.ReLU: lambda _module, _sample: Relu(),
     nn.Conv2d: _convolution,
     nn.MaxPool2d: _max_pool,
 }

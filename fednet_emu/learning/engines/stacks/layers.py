@@ -10,8 +10,9 @@ groups are slow on a GPU.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -21,38 +22,39 @@ Parameters = tuple[Tensor, ...]
 """The parameters of one layer in A models, as views in the shapes that the layer uses."""
 
 
-class Layer(Protocol):
-    """Interface of a layer in a stack of A models.
+class Layer(ABC):
+    """Base class of layers in a stack of A models. By default, a layer has no parameters.
 
     In the methods, `x` is the input, `d` is the gradient of the loss with respect to the output, and `own` are the
     parameters as returned by `parameters`.
     """
 
+    __slots__ = ()
+
     @property
     def size(self) -> int:
         """Number of parameters per model."""
-        ...
+        return 0
 
     def parameters(self, w: Tensor) -> Parameters:
         """Return views of the parameters `w` [A, size] in the shapes that the layer uses."""
-        ...
+        return ()
 
+    @abstractmethod
     def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, Any]:
         """Return the output, and the values that `backward` and `learn` need later. The input `x` is not modified."""
-        ...
 
+    @abstractmethod
     def backward(self, own: Parameters, kept: Any, d: Tensor) -> Tensor:
         """Return the gradient of the loss with respect to the input."""
-        ...
 
-    def learn(self, own: Parameters, kept: Any, d: Tensor) -> None:
+    def learn(self, own: Parameters, kept: Any, d: Tensor) -> None:  # noqa: B027
         """Add the gradient of the parameters to `own`, in place."""
-        ...
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Dense:
+class Dense(Layer):
     """A linear layer that maps [A, inputs, B] to [A, outputs, B]."""
 
     inputs: int
@@ -109,22 +111,9 @@ def learn(own: Parameters, x: Tensor, d: Tensor) -> None:
         b.add_(d.sum(2, keepdim=True))
 
 
-class Unlearnt:
-    """Base class of layers without parameters."""
-
-    __slots__ = ()
-    size = 0
-
-    def parameters(self, w: Tensor) -> Parameters:
-        return ()
-
-    def learn(self, own: Parameters, kept: Any, d: Tensor) -> None:
-        """Do nothing, because the layer has no parameters."""
-
-
 @final
 @dataclass(frozen=True, slots=True)
-class Relu(Unlearnt):
+class Relu(Layer):
     """The activation max(0, x)."""
 
     def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -137,7 +126,7 @@ class Relu(Unlearnt):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Flatten(Unlearnt):
+class Flatten(Layer):
     """Flattens inputs [A, channels, B, ...] to [A, features, B]. Flat inputs are unchanged."""
 
     shape: tuple[int, ...]  # [channels, ...] of one sample
@@ -154,7 +143,7 @@ Pair = tuple[int, int]
 
 @final
 @dataclass(frozen=True, slots=True)
-class Convolution:
+class Convolution(Layer):
     """A two-dimensional convolution with zero padding, without groups or dilation."""
 
     image: Pair
@@ -212,7 +201,7 @@ class Convolution:
 
 @final
 @dataclass(frozen=True, slots=True)
-class MaxPool(Unlearnt):
+class MaxPool(Layer):
     """Max pooling without padding or dilation."""
 
     kernel: Pair

@@ -12,6 +12,7 @@ import pickle
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from itertools import count
 from selectors import EVENT_READ, DefaultSelector
@@ -32,20 +33,18 @@ _DEATHS = 3
 
 
 @final
+@dataclass(eq=False)
 class Call:
     """A request (order) to a worker process to train a stack of jobs, and the results."""
 
-    def __init__(
-        self,
-        owner: object,
-        jobs: Sequence[ResolvedJob] | Columns,
-        order: Order,
-        arrays: list[Any],
-        results: NDArray[Any],
-    ) -> None:
-        self.owner, self.jobs, self.order, self.arrays, self.results = owner, jobs, order, arrays, results
-        self.report: TrainReport | str = "not done"
-        self.done, self.deaths = False, 0
+    owner: object
+    jobs: Sequence[ResolvedJob] | Columns
+    order: Order
+    arrays: list[Any]
+    results: NDArray[Any]
+    report: TrainReport | str = "not done"
+    done: bool = False
+    deaths: int = 0
 
     @property
     def single(self) -> Sequence[ResolvedJob]:

@@ -12,7 +12,7 @@ from torch.nn import Parameter
 
 from fednet_emu.errors import described
 from fednet_emu.host import end_with_parent
-from fednet_emu.learning.engines.parcels import tensor_of, unpacked_columns, with_constants
+from fednet_emu.learning.engines.parcels import tensor_of, unpickled_with
 from fednet_emu.learning.engines.rule import ENGINES
 from fednet_emu.learning.engines.trainer import Trainer, TrainReport
 from fednet_emu.learning.engines.workers.memory import Memory, Place
@@ -37,7 +37,8 @@ class KeptModel(NamedTuple):
         """Return the unpickled model; its constants are not copied, but refer to shared memory."""
         found = [(tensor_of(memory.at(place)), is_parameter) for place, is_parameter in self.constants]
         constants = [Parameter(its, requires_grad=False) if is_parameter else its for its, is_parameter in found]
-        return with_constants(memory.at(self.pickled).tobytes(), constants)
+        model: FlatModel = unpickled_with(memory.at(self.pickled).tobytes(), constants)
+        return model
 
 
 class KeptData(NamedTuple):
@@ -81,10 +82,8 @@ def serve(orders: Any, memory: Memory) -> None:
 def _answer(order: Order, memory: Memory, trainer: Trainer, engines: Mapping[str, Any]) -> TrainReport | str:
     arrays = [memory.at(place) for place in order.tensors]
     try:
-        if isinstance(order.text, bytes):
-            jobs = trainer.unpack(order.text, order.used, order.keeps, arrays, unpacked_columns).jobs()
-        else:
-            jobs = trainer.unpack(memory.at(order.text).tobytes(), order.used, order.keeps, arrays)
+        text = order.text if isinstance(order.text, bytes) else memory.at(order.text).tobytes()
+        jobs = trainer.unpack(text, order.used, order.keeps, arrays)
     except Exception as error:  # classes of the user may raise any error
         return described(error, MOST_OF_ERROR)
     out = tensor_of(memory.at(order.results))[:, : jobs[0].job.model.size]

@@ -23,7 +23,7 @@ from torch.nn import Parameter
 
 from fednet_emu.errors import described
 from fednet_emu.learning.engines.batched import aligned, is_worth_dividing
-from fednet_emu.learning.engines.parcels import Kept, packed, packed_columns, without_constants
+from fednet_emu.learning.engines.parcels import Kept, packed, pickled_without
 from fednet_emu.learning.engines.workers.memory import Place
 from fednet_emu.learning.engines.workers.pool import Call, pool
 from fednet_emu.learning.engines.workers.worker import MOST_OF_ERROR, KeptData, KeptModel, Order
@@ -202,7 +202,7 @@ class WorkersEngine(Engine):
         memory, held = pool().memory, list[Any]()
         model, start = (jobs.model, jobs.params) if isinstance(jobs, Columns) else (jobs[0].job.model, jobs[0].params)
         try:
-            parcel = packed_columns(jobs) if isinstance(jobs, Columns) else packed(jobs, pickle.Pickler)
+            parcel = packed(jobs, pickle.Pickler)
             used = [self._number(thing) for thing in parcel.kept]
             tensors = [self._once(tensor) for tensor in parcel.tensors]
             text: Place | bytes = parcel.text
@@ -232,7 +232,7 @@ class WorkersEngine(Engine):
             memory = pool().memory
             if isinstance(thing, FlatModel):
                 constants = thing.constants
-                pickled = torch.frombuffer(bytearray(without_constants(thing, constants)), dtype=torch.uint8)
+                pickled = torch.frombuffer(bytearray(pickled_without(thing, constants)), dtype=torch.uint8)
                 array, place = memory.copy_of(pickled)
                 shared = [(memory.move_here(tensor), type(tensor) is Parameter) for tensor in constants]
                 kept: tuple[KeptModel | KeptData, Any] = KeptModel(place, shared), array  # constants hold their arrays
