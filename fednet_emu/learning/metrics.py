@@ -110,15 +110,9 @@ class MacroF1(Metric):
 
     def value(self, kept: Kept, y: Kept) -> float:
         """Return the mean of 2 TP / (2 TP + FP + FN) over classes or labels; nan if none occurs or is predicted."""
-        if y.ndim > 1:
-            from sklearn.metrics import f1_score
-
-            said, applies = kept > 0, y > 0
-            either = said.any(0) | applies.any(0)
-            return float(f1_score(applies[:, either], said[:, either], average="macro")) if either.any() else math.nan
-        right, predicted, there = _counts(kept, y)
-        either = predicted + there > 0
-        return float((2 * right[either] / (predicted + there)[either]).mean())
+        right, predicted, there = _counts(kept, y) if y.ndim == 1 else _counts_of_labels(kept, y)
+        either = predicted + there
+        return float((2 * right[either > 0] / either[either > 0]).mean()) if either.any() else math.nan
 
 
 class BalancedAccuracy(Metric):
@@ -158,6 +152,12 @@ def _counts(predicted: Kept, y: Kept) -> tuple[Kept, Kept, Kept]:
     return right, as_it, there
 
 
+def _counts_of_labels(scores: Kept, y: Kept) -> tuple[Kept, Kept, Kept]:
+    """Return the counts of `_counts` for each label, which is predicted where its score is positive."""
+    said, applies = scores > 0, y > 0
+    return (said & applies).sum(0), said.sum(0), applies.sum(0)
+
+
 class MicroF1(Metric):
     """Micro F1: the F1 score 2 TP / (2 TP + FP + FN), counted over all pairs of a sample and a label."""
 
@@ -165,9 +165,8 @@ class MicroF1(Metric):
 
     def value(self, kept: Kept, y: Kept) -> float:
         """Return the F1 score; nan if no label applies and none is predicted."""
-        said, applies = kept > 0, y > 0
-        either = said.sum() + applies.sum()
-        return float(2 * (said & applies).sum() / either) if either else float("nan")
+        right, predicted, there = (counts.sum() for counts in _counts_of_labels(kept, y))
+        return float(2 * right / (predicted + there)) if predicted + there else math.nan
 
 
 class ExactMatch(Metric):
