@@ -23,7 +23,7 @@ MIXED, SHARE = "profile", "share"
 """The setting whose value may be a mixture of several files, and the key for the share of each file."""
 _TABLES = "keep large tables in files of data"
 
-ShortForms = Mapping[str, Folder]
+SHORT_FORMS: Mapping[str, Folder] = {"channel": "channels", "profile": "profiles", "traffic": "traffic"}
 """Keys whose value may be a file name, each with the folder in which a file name without a path is looked up."""
 
 
@@ -61,13 +61,11 @@ class Reader:
     """Reads one file and all files that it includes.
 
     Attributes:
-        short_forms: keys whose value may be a file name.
         problems: the list to which problems are appended.
         files: the chain of including files, innermost last.
         spent: number of includes and values so far, shared by the readers of all files of a scenario.
     """
 
-    short_forms: ShortForms
     problems: list[str]
     files: tuple[Path, ...] = ()
     spent: Spent = field(default_factory=Spent)
@@ -80,7 +78,7 @@ class Reader:
         except ScenarioError as error:
             self.problems.extend(error.problems)
             return None
-        return Reader(self.short_forms, self.problems, (*self.files, path), self.spent).expand(tree, at)
+        return Reader(self.problems, (*self.files, path), self.spent).expand(tree, at)
 
     def expand(self, node: Node, at: KeyPath) -> Node:
         """Return a tree merged with the files it includes; `at` is the key path of the tree within the scenario.
@@ -99,9 +97,9 @@ class Reader:
         if isinstance(node.value, list):
             return Node([self.expand(child, (*at, index)) for index, child in enumerate(node.value)], node.place)
         if isinstance(node.value, dict):
-            parts = _mixture(node) if at and at[-1] == MIXED and MIXED in self.short_forms else None
+            parts = _mixture(node) if at and at[-1] == MIXED else None
             return self.expand(parts, at) if parts else self._mapping(node, at)
-        if at and at[-1] in self.short_forms and isinstance(node.value, str):
+        if at and at[-1] in SHORT_FORMS and isinstance(node.value, str):
             base = self.include(node, at, at)
             return Node(base.value, node.place) if base else node
         return node
@@ -114,9 +112,7 @@ class Reader:
 
     def include(self, name: Node, at: KeyPath, key: KeyPath) -> Node | None:
         """Return the tree of the file `name` included at key path `at`; None if invalid. Errors name the key `key`."""
-        folder: Folder = next(
-            (self.short_forms[str(its)] for its in reversed(at) if its in self.short_forms), "scenarios"
-        )
+        folder: Folder = next((SHORT_FORMS[str(its)] for its in reversed(at) if its in SHORT_FORMS), "scenarios")
         if not isinstance(name.value, str):
             what = f"expected the name of a {folder.removesuffix('s')} file, got {show(name.plain())}"
             self._complain(name, key, f"{what}; include one file")

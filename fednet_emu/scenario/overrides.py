@@ -22,7 +22,7 @@ from typing import Any
 from fednet_emu.component.component import Component
 from fednet_emu.errors import ScenarioError
 from fednet_emu.limits import MAX_NESTING
-from fednet_emu.scenario.includes import INCLUDE, Reader, ShortForms
+from fednet_emu.scenario.includes import INCLUDE, Reader
 from fednet_emu.scenario.tree import (
     THE_DEFAULT,
     KeyPath,
@@ -63,7 +63,7 @@ class Setting:
         return Setting(name, parse_value(value, Place(f"--set {shortened(name)}")))
 
 
-def overridden(root: Node, short_forms: ShortForms, overrides: Iterable[str | Setting]) -> Node:
+def overridden(root: Node, overrides: Iterable[str | Setting]) -> Node:
     """Return a tree with some settings changed. Each change is a string `key.path=value` or a `Setting`.
 
     Raises:
@@ -72,7 +72,7 @@ def overridden(root: Node, short_forms: ShortForms, overrides: Iterable[str | Se
     problems: list[str] = []
     for override in overrides:
         try:
-            root = _applied(root, short_forms, override)
+            root = _applied(root, override)
         except ScenarioError as error:
             problems.extend(error.problems)
     if problems:
@@ -84,7 +84,7 @@ def _keys(name: str) -> list[str]:
     return re.sub(r"\[(\d+)\]", r".\1", name).split(".")
 
 
-def _applied(root: Node, short_forms: ShortForms, override: str | Setting) -> Node:
+def _applied(root: Node, override: str | Setting) -> Node:
     setting = Setting.parse(override) if isinstance(override, str) else override
     keys = _keys(setting.name)
     if len(keys) > MAX_NESTING:
@@ -92,7 +92,7 @@ def _applied(root: Node, short_forms: ShortForms, override: str | Setting) -> No
         raise ScenarioError(f"{setting.value.place}  {what}")
     path = _resolve(root, keys, setting.value.place)
     value = setting.value
-    reader = Reader(short_forms, [])
+    reader = Reader([])
     if path[-1] == INCLUDE:
         base = reader.include(value, path[:-1], path)
         path, value = path[:-1], base or value
