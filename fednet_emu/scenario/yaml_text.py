@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 from collections.abc import Callable
-from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 from pydantic import BaseModel
 from ruamel.yaml import YAML
 from ruamel.yaml.composer import Composer
@@ -275,11 +276,8 @@ def _has_mapping(value: Any) -> bool:
 
 def float_text(value: float) -> str:
     """Return the shortest YAML text that reads back as the same number; large and small numbers look like `2.0e+7`."""
-    number = Decimal(repr(value))
-    if not number.is_finite():
-        return ".nan" if number.is_nan() else ".inf" if value > 0 else "-.inf"
-    exponent = number.adjusted()
-    if number == 0 or -4 < exponent < 6:
+    if not math.isfinite(value):
+        return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
+    if value == 0 or 1e-3 <= abs(value) < 1e6:
         return repr(value)
-    digits = "".join(map(str, number.normalize().as_tuple().digits))
-    return f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:] or '0'}e{exponent:+d}"
+    return np.format_float_scientific(value, trim="0", exp_digits=1)
