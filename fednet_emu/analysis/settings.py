@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fednet_emu.analysis.quantities import counted, number_text
+from fednet_emu.analysis.quantities import Unit, counted, fitting_unit, number_text, prefixed
 from fednet_emu.analysis.scales import METRICS, TO_TARGET
 from fednet_emu.analysis.statistics import cost_interval
 from fednet_emu.analysis.study import DATA_SET, Levels, StudyRecords, combinations, is_level, level_text, rows_of
@@ -24,7 +24,6 @@ MANY = 4
 """
 PREFIXED = frozenset({"Hz", "bit", "bit/s", "FLOP/s", "W", "J"})
 """Units that may have an SI prefix, such as k or M, in the name of a level (a value of an axis of the study)."""
-PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "\u00b5"), (1e-9, "n"))
 
 
 @dataclass(frozen=True)
@@ -174,10 +173,8 @@ class Names:
 
 def with_unit(value: float, unit: str) -> str:
     """Return a value with its unit as text, such as `1 MHz`. Only units in `PREFIXED` can have an SI prefix."""
-    size, prefix = 1.0, ""
-    if unit in PREFIXED and value:
-        size, prefix = next((pair for pair in PREFIXES if abs(value) >= pair[0]), PREFIXES[-1])
-    return f"{number_text(float(f'{value / size:.15g}'))} {prefix}{unit}"
+    its = fitting_unit(value, prefixed(unit) if unit in PREFIXED else (Unit(1.0, unit),))
+    return f"{number_text(float(f'{value / its.size:.15g}'))} {its.symbol}"
 
 
 def is_bare_number(level: Any) -> bool:
