@@ -282,49 +282,34 @@ def _parts(number: int, device: int, spans: Iterable[tuple[str, int, int, float]
             yield Part(number, what, device, since, until, energy_j)
 
 
+def _activities(*columns: Any) -> Iterator[Activity]:
+    """Return one activity for each row. `columns` are arrays [rows] in the order of the fields of `Activity`."""
+    return map(Activity, *(np.asarray(column).tolist() for column in columns))
+
+
 def _transfers(table: pd.DataFrame, *, edges: bool) -> Iterator[Activity]:
-    energy_j = table["energy_j"] + (table["rx_energy_j"].fillna(0.0) if "rx_energy_j" in table else 0.0)
-    cells = table["cell"] if "cell" in table else np.zeros(len(table), np.int64)
-    columns = (
-        table["direction"],
-        table["sender"],
-        table["receiver"],
-        *_times(table),
-        table["loss_reason"],
-        cells,
-        energy_j,
-    )
-    none = np.zeros(len(table), np.int64)
-    phases = (_ns(table[name]) if name in table else none for name in (*PHASES, "others_s"))
-    rows = zip(zip(*columns, strict=True), np.transpose([*phases]).tolist(), strict=True)
-    for (kind, sender, receiver, asked, began, over, lost, cell, joule), own in rows:
-        here = _edge(cell) if edges else SERVER
-        ends = (here if sender == SERVER else sender, here if receiver == SERVER else receiver)
-        times = (int(asked), int(began), int(over) - own[3], int(over))
-        yield Activity(str(kind), *ends, *times, lost == "deadline", int(cell), float(joule), *own)
+    none, (asked, began, over) = pd.Series(0, table.index), _times(table)
+    cell, rx_energy_j = (table.get(name, none).fillna(0) for name in ("cell", "rx_energy_j"))
+    server = _FIRST_EDGE - cell if edges else SERVER
+    ends = (table[end].where(table[end] != SERVER, server) for end in ("sender", "receiver"))
+    *phases, tail, others = (_ns(table.get(name, none)) for name in (*PHASES, "others_s"))
+    late, energy_j = table["loss_reason"] == "deadline", table["energy_j"] + rx_energy_j
+    times = (asked, began, over - tail, over)
+    return _activities(table["direction"], *ends, *times, late, cell, energy_j, *phases, tail, others)
 
 
 def _computes(table: pd.DataFrame) -> Iterator[Activity]:
-    columns = (table["device"], _ns(table["started_s"]), _ns(table["ended_s"]), table["stopped"] == "deadline")
-    fixed = _ns(table["fixed_s"]) if "fixed_s" in table else np.zeros(len(table), np.int64)
-    for device, began, over, late, joule, gap in zip(*columns, table["energy_j"], fixed, strict=True):
-        start, end = int(began), int(over)
-        yield Activity(COMPUTE, device, device, start, start, end, end, late, 0, float(joule), gap_ns=int(gap))
+    none, device, late = pd.Series(0, table.index), table["device"], table["stopped"] == "deadline"
+    began, over, fixed = (_ns(table.get(name, none)) for name in ("started_s", "ended_s", "fixed_s"))
+    what, times = np.full(len(table), COMPUTE), (began, began, over, over)
+    return _activities(what, device, device, *times, late, none, table["energy_j"], none, none, fixed)
 
 
 def _messages(table: pd.DataFrame) -> Iterator[Activity]:
-    columns = (
-        table["direction"],
-        table["edge"],
-        *_times(table),
-        _freed(table),
-        table["loss_reason"],
-        table["energy_j"],
-    )
-    for direction, edge, asked, began, over, freed, lost, joule in zip(*columns, strict=True):
-        ends = (_edge(edge), SERVER) if direction == "up" else (SERVER, _edge(edge))
-        times = (int(asked), int(began), int(freed), int(over))
-        yield Activity(BACKHAUL[direction], *ends, *times, lost == "deadline", int(edge), float(joule))
+    edge, is_up, late = _FIRST_EDGE - table["edge"], table["direction"] == "up", table["loss_reason"] == "deadline"
+    ends = (np.where(is_up, edge, SERVER), np.where(is_up, SERVER, edge))
+    (asked, began, over), what = _times(table), table["direction"].astype(str).map(BACKHAUL)
+    return _activities(what, *ends, asked, began, _freed(table), over, late, table["edge"], table["energy_j"])
 
 
 def _freed(table: pd.DataFrame) -> IntArray:
@@ -343,10 +328,6 @@ def _freed(table: pd.DataFrame) -> IntArray:
             if asked[row] < began[row]:
                 next_ns[lines[row]] = int(began[row])
     return freed
-
-
-def _edge(cell: int) -> int:
-    return _FIRST_EDGE - int(cell)
 
 
 def _times(table: pd.DataFrame) -> tuple[IntArray, IntArray, IntArray]:
