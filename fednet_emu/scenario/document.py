@@ -85,7 +85,7 @@ def with_includes(root: Node, path: Path | None = None) -> Document:
     Raises:
         ScenarioError: an included file is invalid; all problems are listed.
     """
-    reader = Reader([], () if path is None else (path,))
+    reader = Reader([] if path is None else [path])
     whole = reader.expand(root, ())
     if reader.problems:
         raise ScenarioError(*reader.problems)
@@ -124,7 +124,7 @@ def filled(document: Document) -> Document:
     If the scenario's channel or profile lacks a required key, it is merged over the default one, and replaces only the
     keys that it states.
     """
-    root, reader = document.root, Reader([])
+    root, reader = document.root, Reader()
     if not isinstance(root.value, dict):
         return document
 

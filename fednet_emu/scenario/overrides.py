@@ -92,7 +92,7 @@ def _applied(root: Node, override: str | Setting) -> Node:
         raise ScenarioError(f"{setting.value.place}  {what}")
     path = _resolve(root, keys, setting.value.place)
     value = setting.value
-    reader = Reader([])
+    reader = Reader()
     if path[-1] == INCLUDE:
         base = reader.include(value, path[:-1], path)
         path, value = path[:-1], base or value
