@@ -35,6 +35,7 @@ from fednet_emu.draw.style import (
     finish_lines,
     fit_scale,
     line_style,
+    new_axes,
     new_figure,
     paper_style,
     round_ticks,
@@ -78,8 +79,7 @@ def write_weights_animation(weights: pd.DataFrame, path: Path) -> None:
     """Write an animated GIF of the series `weights` of one run, with one frame for each recorded round."""
     rounds, matrices = weight_matrices(weights)
     with paper_style():
-        figure = new_figure(WIDTH_IN)
-        axes = figure.add_subplot()
+        figure, axes = new_axes(WIDTH_IN)
         image = _draw_weights(axes, matrices[0], rounds[0])
         axes.set(xlabel="Device", ylabel="Device")
 
@@ -123,8 +123,7 @@ def cycle_figure(tables: Tables) -> Figure:
     """
     runs = cycle_times([table for _, table in tables])
     unit = axis_unit(float(runs["cycle_s"].max()), LONG_TIMES)
-    figure = new_figure(CURVE_HEIGHT_IN)
-    axes = figure.add_subplot()
+    figure, axes = new_axes(CURVE_HEIGHT_IN)
     for index, (way, rows) in enumerate(runs.groupby("grouping", sort=False)):
         mean = rows.groupby("groups_formed")["cycle_s"].mean() / unit.size
         axes.plot(mean.index, mean, label=str(way), **line_style(index))
@@ -139,8 +138,7 @@ def bound_figure(tables: Tables) -> Figure:
 
     The theoretical bound of the excess loss is a dashed line.
     """
-    figure = new_figure(CURVE_HEIGHT_IN)
-    axes = figure.add_subplot()
+    figure, axes = new_axes(CURVE_HEIGHT_IN)
     for index, (label, rows) in enumerate(tables):
         style = _plain(index)
         name = f"{label}, " if len(tables) > 1 else ""
