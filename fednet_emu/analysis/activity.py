@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from fednet_emu.analysis.run import RunRecords
 from fednet_emu.arrays import Array, IntArray, Mask
-from fednet_emu.errors import FednetError, did_you_mean
+from fednet_emu.errors import FednetError, require_known
 from fednet_emu.records.ledger import SEVERAL
 
 TRANSFER_COLUMNS = ("transfer", "direction", "sender", "receiver", "requested_s", "started_s", "ended_s", "loss_reason")
@@ -267,9 +267,7 @@ class Window:
         if self.until_s is not None and not self.until_s > self.from_s:
             begin = f"must be after the begin at {self.from_s:g} s"
             raise FednetError(f"until_s: {begin}, got {self.until_s:g} s; give a later end")
-        if self.sort is not None and self.sort not in SORTS:
-            hint = did_you_mean(self.sort, SORTS, "choose from")
-            raise FednetError(f"sort: no such order of devices, got '{self.sort}'{hint}")
+        require_known("sort: no such order of devices", self.sort, SORTS)
         if self.devices is None:
             return
         count = max((run.devices for run in runs), default=0)

@@ -32,7 +32,7 @@ from fednet_emu.draw.style import (
     new_figure,
     round_ticks,
 )
-from fednet_emu.errors import FednetError, did_you_mean
+from fednet_emu.errors import FednetError, require_known
 
 POINTS, MARKERS, SETTLED = 200, 5, 6
 """`POINTS` and `MARKERS` are the numbers of points and markers of a line. The first 1 / `SETTLED` of the points of a
@@ -84,8 +84,7 @@ class Layout:
         if len(chosen) > 2:
             raise FednetError(f"--panels: at most two axes can be panels, got {', '.join(chosen)}; leave some to lines")
         for name in chosen:
-            if name not in names:
-                raise FednetError(f"--panels: no such axis, got '{name}'{did_you_mean(name, names, 'its axes:')}")
+            require_known("--panels: no such axis", name, names, "its axes:")
         lines = combinations(view, [name for name in names if name not in chosen])
         if len(chosen) == 2:
             rows, columns = (combinations(view, [name]) for name in chosen)
