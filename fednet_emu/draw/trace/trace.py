@@ -20,10 +20,10 @@ from fednet_emu.draw.trace.feed import (
     STEP,
     UPLINK,
     Columns,
-    Counters,
     Held,
     Part,
     Rows,
+    counter_values,
     device_slices,
     longest_ns,
     medium_slices,
@@ -65,7 +65,8 @@ class _Trace:
     def __init__(self, run: RunRecords, file: IO[bytes], window: Window) -> None:
         self._run, self._file, self._window = run, file, window
         self._tracks = Tracks(file, _serving_cells(run), run.name)
-        self._rounds, self._counters = Rounds(run, file, self._tracks, window), Counters()
+        self._rounds = Rounds(run, file, self._tracks, window)
+        self._counted: dict[int, float] = {}
         self._activity = Activity(file, self._tracks, self._rounds.ended_ns, self._rounds.names)
         self._devices, self._media = Held(ROW, "started_ns"), Held(ON_MEDIUM, "started_ns")
         self._steps = Held(STEP, "at_ns")
@@ -114,7 +115,7 @@ class _Trace:
         for transfer in sent["transfer"][sent["receiver"] == SEVERAL].tolist():
             del self._receivers[transfer]
         changes = self._steps.until(known_ns)
-        for number, at_ns, value in self._counters.values(changes, self._window.from_ns):
+        for number, at_ns, value in counter_values(changes, self._window.from_ns, self._counted):
             self._count(track_number(COUNTER, number), at_ns, value, at_ns <= self._window.until_ns)
 
     def _write_scores(self) -> None:
