@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -108,20 +108,16 @@ class Names:
 
     def whole(self, levels: Levels) -> str:
         """Return levels as text. The full name of an axis is added unless the level or its unit identifies the axis."""
-        return ", ".join(
-            self.level(axis, level)
-            if self._says_enough(level) or not self._needs_axis(axis, level)
-            else f"{axis} = {self.level(axis, level)}"
-            for axis, level in levels.items()
-        )
+        return self._listed(levels, str)
 
     def text(self, levels: Levels) -> str:
         """Return levels as text for figures. An axis's short name is included unless the level identifies the axis."""
+        return self._listed(levels, self.axis)
+
+    def _listed(self, levels: Levels, name: Callable[[str], str]) -> str:
+        texts = {axis: self.level(axis, level) for axis, level in levels.items()}
         return ", ".join(
-            f"{self.axis(axis)} = {self.level(axis, level)}"
-            if self._needs_axis(axis, level)
-            else self.level(axis, level)
-            for axis, level in levels.items()
+            f"{name(axis)} = {text}" if self._needs_axis(axis, levels[axis]) else text for axis, text in texts.items()
         )
 
     def legend(self, settings: Sequence[Levels]) -> tuple[str, list[str]]:
@@ -159,12 +155,9 @@ class Names:
         if self._renamed(axis, level) is not None:
             return False
         if isinstance(level, str):
-            return not self._says_enough(level)
+            return is_bare_number(level) or self._texts[level] != 1
         units = [self._unit(other) for other, levels in self.axes.items() if all(map(_is_number, levels))]
         return self._unit(axis) is None or not _is_number(level) or units.count(self._unit(axis)) > 1
-
-    def _says_enough(self, level: Any) -> bool:
-        return isinstance(level, str) and not is_bare_number(level) and self._texts[level] == 1
 
     @cached_property
     def _texts(self) -> Counter[str]:
