@@ -119,14 +119,12 @@ class Activity:
         left_ns = min(until, self.ended_ns - self.reception_delay_ns)
         yield TAIL, max(since, left_ns), until, 0.0
         begun_ns = min(since + self.gap_ns, left_ns)
-        computes = self.what == COMPUTE
-        if self.others_ns and self.ready_ns >= self.started_ns:
-            yield OTHERS, max(begun_ns, left_ns - self.others_ns), left_ns, 0.0
-            left_ns = max(begun_ns, left_ns - self.others_ns)
-        spends_ns = self.ended_ns - self.started_ns - self.reception_delay_ns - (0 if computes else self.gap_ns)
-        spends_ns = max(spends_ns - self.others_ns * (self.ready_ns >= self.started_ns), 1)
-        j_per_ns = self.energy_j / max(spends_ns, 1)
-        yield self.what, begun_ns, left_ns, j_per_ns * (left_ns - begun_ns)
+        computes, others_ns = self.what == COMPUTE, self.others_ns if self.ready_ns >= self.started_ns else 0
+        done_ns = max(begun_ns, left_ns - others_ns)
+        yield OTHERS, done_ns, left_ns, 0.0
+        silent_ns = self.reception_delay_ns + others_ns + (0 if computes else self.gap_ns)
+        j_per_ns = self.energy_j / max(self.ended_ns - self.started_ns - silent_ns, 1)
+        yield self.what, begun_ns, done_ns, j_per_ns * (done_ns - begun_ns)
         yield (FIXED, since, begun_ns, j_per_ns * (begun_ns - since)) if computes else (GAPS, since, begun_ns, 0.0)
 
     def waits(self, since: int) -> Iterator[tuple[str, int, int, float]]:
@@ -203,15 +201,12 @@ class _Walk:
         now, actor, used = end, SERVER, set[int]()
         cause = self._cause(now, actor, used)
         while now > start:
-            if self._is_deadline(now, actor, cause):
-                earlier = max((ns for ns in self._invited[actor] if start < ns < now), default=start)
-                yield Part(number, DEADLINE, NOBODY, earlier, now)
-                now, cause = earlier, self._cause(earlier, actor, used)
-                continue
+            is_deadline = self._is_deadline(now, actor, cause)
             cause = cause or self._other(now, used)
-            if cause is None:
-                earlier = self._latest(now, actor, start, used)
-                yield Part(number, IDLE, NOBODY, earlier, now)
+            if is_deadline or cause is None:
+                invited = (ns for ns in self._invited[actor] if start < ns < now)
+                earlier = max(invited, default=start) if is_deadline else self._latest(now, actor, start, used)
+                yield Part(number, DEADLINE if is_deadline else IDLE, NOBODY, earlier, now)
                 now, cause = earlier, self._cause(earlier, actor, used)
                 continue
             used.add(id(cause))

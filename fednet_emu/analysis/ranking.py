@@ -89,9 +89,12 @@ def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float
         raise FednetError(f"{view.name}: best: ranks nothing, got {settings[0].label}: {reasons[0]}")
     spent_most = max(run.watched for place in kept for run in courses[place] if math.isfinite(run.watched))
     most = limits.get(minimised, spent_most)
-    ended = [(courses[place][seed].watched, place, seed) for place in kept for seed in range(len(seeds))
-             if ENDED in courses[place][seed].stopped_by]  # fmt: skip
-    first = min(ended, default=None)
+    ended = [
+        (settings[place].label, seed, run.watched)
+        for place in kept
+        for seed, run in zip(seeds, courses[place], strict=True)
+        if ENDED in run.stopped_by
+    ]
     ranked = _ranked([settings[place] for place in kept], [courses[place] for place in kept], most)
     return RankedSettings(
         view.name,
@@ -101,7 +104,7 @@ def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float
         seeds,
         [*ranked, *(_unranked(settings[place], courses[place], most, why) for place, why in enumerate(reasons) if why)],
         most,
-        None if first is None else (settings[first[1]].label, seeds[first[2]], first[0]),
+        min(ended, key=lambda its: its[2], default=None),
         [setting.label for setting in settings_of(view) if not len(setting.runs)],
         len({seed for setting in settings for seed in setting.runs["seed"]}) - len(seeds),
     )
