@@ -245,22 +245,20 @@ def _settings(formats: Sequence[str]) -> dict[str, Any]:
     return {"pgf.texsystem": found[0]}
 
 
-class _Recorded(NamedTuple):
-    """The tables of a run that are needed for its timeline."""
+TIMELINE = {
+    "transfers": TRANSFER_COLUMNS,
+    "receptions": RECEPTION_COLUMNS,
+    "computes": COMPUTE_COLUMNS,
+    "rounds": ROUND_COLUMNS,
+}
+"""Tables and columns of a run that are needed for its timeline, in the order of `_Recorded`."""
 
+
+class _Recorded(NamedTuple):
     transfers: pd.DataFrame
     receptions: pd.DataFrame
     computes: pd.DataFrame
     rounds: pd.DataFrame
-
-    @staticmethod
-    def of(run: RunRecords) -> _Recorded:
-        return _Recorded(
-            run.table("transfers", TRANSFER_COLUMNS),
-            run.table("receptions", RECEPTION_COLUMNS),
-            run.table("computes", COMPUTE_COLUMNS),
-            run.table("rounds", ROUND_COLUMNS),
-        )
 
     @property
     def end_s(self) -> float:
@@ -269,7 +267,7 @@ class _Recorded(NamedTuple):
 
 
 def _panels(runs: Sequence[RunRecords], labels: Sequence[str], shown: Window) -> list[Panel]:
-    recorded = [_Recorded.of(run) for run in runs]
+    recorded = [_Recorded(*(run.table(*each) for each in TIMELINE.items())) for run in runs]
     until_s = _end_s(recorded, shown)
     return [_panel(*each, shown, until_s) for each in zip(labels, runs, recorded, strict=True)]
 

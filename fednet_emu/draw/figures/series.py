@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.animation import FuncAnimation, PillowWriter
+from matplotlib.animation import PillowWriter
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
@@ -79,16 +79,14 @@ def write_weights_animation(weights: pd.DataFrame, path: Path) -> None:
     """Write an animated GIF of the series `weights` of one run, with one frame for each recorded round."""
     rounds, matrices = weight_matrices(weights)
     with paper_style():
-        figure, axes = new_axes(WIDTH_IN)
+        (figure, axes), writer = new_axes(WIDTH_IN), PillowWriter(fps=4)
         image = _draw_weights(axes, matrices[0], rounds[0])
         axes.set(xlabel="Device", ylabel="Device")
-
-        def show(frame: int) -> tuple[AxesImage]:
-            image.set_data(matrices[frame])
-            axes.set_title(f"Round {rounds[frame]}")
-            return (image,)
-
-        FuncAnimation(figure, show, frames=len(rounds)).save(path, PillowWriter(fps=4), dpi=RESOLUTION_DPI)
+        with writer.saving(figure, path, RESOLUTION_DPI):
+            for number, matrix in zip(rounds, matrices, strict=True):
+                image.set_data(matrix)
+                axes.set_title(f"Round {number}")
+                writer.grab_frame()
 
 
 def weight_matrices(weights: pd.DataFrame) -> tuple[list[int], Array]:

@@ -322,7 +322,6 @@ def _of(usage: Usage, devices: IntArray) -> tuple[pd.DataFrame, pd.DataFrame, pd
     heard = heard[_among(heard["receiver"], devices)]
     several = (sent["receiver"] == SEVERAL) & sent["transfer"].isin(heard["transfer"])
     sent = sent[_among(sent["sender"], devices) | _among(sent["receiver"], devices) | several]
-    heard = heard[heard["transfer"].isin(sent["transfer"])]
     return sent, heard, made[_among(made["device"], devices)]
 
 
