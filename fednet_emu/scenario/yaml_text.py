@@ -130,8 +130,7 @@ class _Converter:
     def __init__(self, place: Callable[[int], Place]) -> None:
         self._place = place
         self._scalars = YAML(typ="safe", pure=True).constructor
-        self._open: list[int] = []
-        self._made: dict[int, tuple[Any, int]] = {}
+        self._made: dict[int, tuple[Any, int] | None] = {}  # None while a mapping or list is converted
         self._size = 0
         self.problems: list[str] = []
 
@@ -139,14 +138,14 @@ class _Converter:
         if isinstance(node, ScalarNode):
             self._size += 1
             return Node(self._scalar(node, path, place), place)
-        if id(node) in self._open:
-            self._complain(place, path, "contains itself through an alias; write the value out")
-            return Node(None, place)
         if id(node) in self._made:  # an alias: its value is shared, and counted as if it were written out
-            value, size = self._made[id(node)]
-            self._grow(size, place, path)
-            return Node(value, place)
-        self._open.append(id(node))
+            made = self._made[id(node)]
+            if made is None:
+                self._complain(place, path, "contains itself through an alias; write the value out")
+                return Node(None, place)
+            self._grow(made[1], place, path)
+            return Node(made[0], place)
+        self._made[id(node)] = None
         before = self._size
         self._grow(1, place, path)
         if isinstance(node, MappingNode):
@@ -154,7 +153,6 @@ class _Converter:
         else:
             value = [self.node(child, (*path, index), self._line(child)) for index, child in enumerate(node.value)]
         self._made[id(node)] = value, self._size - before
-        self._open.pop()
         if str(node.tag) not in (f"{_TAG}map", f"{_TAG}seq"):
             self._complain(place, path, f"yaml tags are not used here, got {_tag_text(node)}; remove the tag")
         return Node(value, place)

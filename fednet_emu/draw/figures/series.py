@@ -362,13 +362,13 @@ def _positions(rows: pd.DataFrame) -> tuple[dict[int, Array], Array]:
     return dict(zip(devices.tolist(), xy_m, strict=True)), xy_m
 
 
-def _limits(rows: pd.DataFrame) -> tuple[tuple[float, float], tuple[float, float]]:
+def _limits(rows: pd.DataFrame) -> Array:
+    """Return the limits of both axes [2, 2] within which the devices of all recorded rounds are plotted."""
     true = true_places(rows)
     xy = np.array([place for _, mine in rows.groupby("round") for place in places_of(mine, true=true).values()])
     low, high = xy.min(axis=0), xy.max(axis=0)
     margin = 0.06 * float((high - low).max()) or 1.0
-    left, right = (float(low[0]) - margin, float(high[0]) + margin), (float(low[1]) - margin, float(high[1]) + margin)
-    return left, right
+    return np.stack([low - margin, high + margin], axis=1)
 
 
 def circles(clusters: Sequence[Sequence[int]]) -> dict[int, Array]:
