@@ -144,8 +144,8 @@ class Usage:
 
         `device` [rows] is the device of each row; rows of the server are ignored. None for `amount` counts the rows.
         """
-        amounts = np.ones(len(device)) if amount is None else amount.to_numpy(np.float64)
-        return by_device(device.to_numpy(np.int64), amounts, self.devices)
+        amounts: Array = np.ones(len(device)) if amount is None else np.asarray(amount, np.float64)
+        return by_device(np.asarray(device, np.int64), amounts, self.devices)
 
 
 DOING = {

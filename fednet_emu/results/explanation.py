@@ -305,7 +305,7 @@ def weaker(before: Outlook, after: Outlook) -> str:
 
 
 def _outlook(scenario: Scenario, settings: Mapping[str, Any], rounds: int) -> Outlook:
-    changed = changes({**settings, "stop": {"rounds": rounds}})
-    outlook = Outlook(validate(type(scenario), apply_overrides(named(scenario)[1], changed)))
+    changed: dict[str, Any] = {**settings, "stop": {"rounds": rounds}}
+    outlook = Outlook(validate(type(scenario), apply_overrides(named(scenario)[1], changes(changed))))
     refuse_contradictions(outlook, None)
     return outlook

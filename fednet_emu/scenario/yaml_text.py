@@ -149,7 +149,7 @@ class _Converter:
         before = self._size
         self._grow(1, place, path)
         if isinstance(node, MappingNode):
-            value = self._mapping(node, path)
+            value: Any = self._mapping(node, path)
         else:
             value = [self.node(child, (*path, index), self._line(child)) for index, child in enumerate(node.value)]
         self._made[id(node)] = value, self._size - before

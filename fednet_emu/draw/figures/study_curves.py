@@ -170,7 +170,8 @@ class Drawn(NamedTuple):
     """The mean curve of a setting with its band, as plotted in a panel of a figure."""
 
     axes: Axes
-    index: int
+    number: int
+    """Number of the line in its panel, which determines the style of the line."""
     panel: Levels
     line: Levels
     band: Band
@@ -185,10 +186,10 @@ class Drawn(NamedTuple):
 
 def _draw(axes: Axes, drawn: Sequence[Drawn], panel: str, lines: int) -> None:
     for each in drawn:
-        its, style = each.band, line_style(each.index)
+        its, style = each.band, line_style(each.number)
         whole = its.runs == its.runs[0]
         every = max(1, int(whole.sum()) // MARKERS)
-        axes.plot(its.spent[whole], its.mean[whole], markevery=(min(each.index * 4, every // 2), every), **style)
+        axes.plot(its.spent[whole], its.mean[whole], markevery=(min(each.number * 4, every // 2), every), **style)
         after = ~whole | (np.append(~whole[1:], False))
         if (~whole).any():
             axes.plot(its.spent[after], its.mean[after], **style | CARRIED)
@@ -213,7 +214,7 @@ def _number_falls(axes: Axes, drawn: Sequence[Drawn]) -> None:
     """
     taken: list[Array] = []
     for each in drawn:
-        its, colour = each.band, line_style(each.index)["color"]
+        its, colour = each.band, line_style(each.number)["color"]
         for place in _falls(its):
             spot = np.array([its.spent[place], its.mean[place]])
             where = axes.transAxes.inverted().transform(axes.transData.transform(spot))

@@ -252,7 +252,7 @@ def _points(points: pd.DataFrame, pairs: Iterable[tuple[str, str]], names: Seque
     found = fronts(points, pairs)
     kept = np.zeros(len(points), bool)
     for where in points.groupby("setting", sort=False).indices.values():
-        kept[spread(where.tolist(), MOST_POINTS)] = True
+        kept[spread([*where], MOST_POINTS)] = True
     kept |= np.any([*found.values(), kept], axis=0)
     shown = points[kept]
     return {
