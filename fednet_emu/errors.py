@@ -18,7 +18,7 @@ from __future__ import annotations
 import difflib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from types import FrameType
 
 MAX_PROBLEMS = 100
@@ -154,3 +154,9 @@ def did_you_mean(word: str, known: Iterable[object], otherwise: str = "") -> str
     if close:
         return f"; did you mean '{close}'?"
     return f"; {otherwise} {', '.join(words) or 'none'}" if otherwise else ""
+
+
+def require_known(what: str, word: str | None, known: Collection[str], otherwise: str = "choose from") -> None:
+    """Raise a `FednetError` with the text `what, got 'word'; did you mean 'x'?` unless `word` is known or None."""
+    if word is not None and word not in known:
+        raise FednetError(f"{what}, got '{word}'{did_you_mean(word, known, otherwise)}")

@@ -87,7 +87,7 @@ def _called(name: str, its: Any) -> Iterator[str]:
 def keys() -> Iterator[str]:
     """Yield each key of scenario and study files, after the kind or part that has it, with its default."""
     for file, model in (("scenario", Scenario), ("study", StudyFile)):
-        schema = json_schema(model, (), includes=False)
+        schema = json_schema(model, includes=False)
         parts = {file: schema, **schema["$defs"]}
         for name, part in parts.items():
             for key, its in part.get("properties", {}).items() if not name.endswith((".any", ".partial")) else ():

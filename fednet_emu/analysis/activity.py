@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 
 from fednet_emu.analysis.run import RunRecords
 from fednet_emu.arrays import Array, IntArray, Mask
-from fednet_emu.errors import FednetError, did_you_mean
-from fednet_emu.records.ledger import SEVERAL
+from fednet_emu.errors import FednetError, require_known
+from fednet_emu.records.summaries import deliveries
 
 TRANSFER_COLUMNS = ("transfer", "direction", "sender", "receiver", "requested_s", "started_s", "ended_s", "loss_reason")
 RECEPTION_COLUMNS = ("transfer", "receiver", "loss_reason")
@@ -67,17 +67,12 @@ def first_rounds_end_s(rounds: pd.DataFrame, transfers: pd.DataFrame, computes: 
 
 
 def _parts(transfers: pd.DataFrame, receptions: pd.DataFrame) -> pd.DataFrame:
-    transfers = transfers.assign(failed=transfers["loss_reason"] != "")
-    from_server = transfers["sender"] < 0
-    sending = transfers[~from_server].assign(device=transfers["sender"], waits=True)
-    single = transfers[transfers["receiver"] >= 0].assign(device=transfers["receiver"], waits=from_server)
-    several = transfers[transfers["receiver"] == SEVERAL].assign(waits=from_server)
-    each = receptions[["transfer", "receiver", "loss_reason"]].set_axis(
-        ["transfer", "device", "missed"], axis="columns"
-    )
-    several = several.merge(each[each["device"] >= 0], on="transfer")
-    several["failed"] = several["missed"] != ""  # one receiver may miss what others receive
-    return pd.concat([sending, single, several], ignore_index=True)
+    """Return one row for each device that sends or receives a transfer; `waits` is True if the device waits before."""
+    heard, sent = deliveries(transfers, receptions), transfers[transfers["sender"] >= 0]
+    heard = heard[heard["receiver"] >= 0]
+    receiving = heard.assign(device=heard["receiver"], waits=heard["sender"] < 0)
+    parts = pd.concat([sent.assign(device=sent["sender"], waits=True), receiving], ignore_index=True)
+    return parts.assign(failed=parts["loss_reason"] != "")
 
 
 BINS = 480
@@ -267,9 +262,7 @@ class Window:
         if self.until_s is not None and not self.until_s > self.from_s:
             begin = f"must be after the begin at {self.from_s:g} s"
             raise FednetError(f"until_s: {begin}, got {self.until_s:g} s; give a later end")
-        if self.sort is not None and self.sort not in SORTS:
-            hint = did_you_mean(self.sort, SORTS, "choose from")
-            raise FednetError(f"sort: no such order of devices, got '{self.sort}'{hint}")
+        require_known("sort: no such order of devices", self.sort, SORTS)
         if self.devices is None:
             return
         count = max((run.devices for run in runs), default=0)

@@ -55,20 +55,18 @@ def rounds_beside(run: RunRecords) -> pd.DataFrame:
     measured = [*zip(requested_s, sent["ended_s"], strict=True)]
     meant = [*zip(requested_s, predicted_s, strict=True)]
     made = [*zip(computes["started_s"], computes["ended_s"], strict=True)]
-    told = []
-    for number, from_s, until_s in zip(rounds["round"], rounds["started_s"], rounds["ended_s"], strict=True):
-        air_s = _covered_s(measured, from_s, until_s)
-        busy_s = _covered_s([*measured, *made], from_s, until_s)
-        told.append({
-            "round": number,
-            "took_s": until_s - from_s,
-            "air_s": air_s,
-            "predicted_air_s": _covered_s(meant, from_s, until_s),
-            "compute_s": busy_s - air_s,
-            "waiting_s": until_s - from_s - busy_s,
-        })  # fmt: skip
-    columns = ["round", "took_s", "air_s", "predicted_air_s", "compute_s", "waiting_s"]
-    return pd.DataFrame(told, columns=columns)
+    turns = [*zip(rounds["started_s"], rounds["ended_s"], strict=True)]
+    air_s, predicted_air_s, busy_s = (
+        np.array([_covered_s(spans, *turn) for turn in turns]) for spans in (measured, meant, [*measured, *made])
+    )
+    took_s = rounds["ended_s"] - rounds["started_s"]
+    return rounds[["round"]].assign(
+        took_s=took_s,
+        air_s=air_s,
+        predicted_air_s=predicted_air_s,
+        compute_s=busy_s - air_s,
+        waiting_s=took_s - busy_s,
+    )
 
 
 def _covered_s(spans: Iterable[tuple[float, float]], from_s: float, until_s: float) -> float:

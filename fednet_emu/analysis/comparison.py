@@ -240,15 +240,8 @@ class Comparison(TextResult):
             yield f"    {_numbers(its)}"
 
 
-def between(
-    study: StudyRecords,
-    settings: tuple[Condition, Condition],
-    *,
-    accuracy: float | None = None,
-    loss: float | None = None,
-    within: Within = (),
-) -> Comparison:
-    """Compare the settings A and B of one study; see `Study.compare` for the arguments.
+def between(study: StudyRecords, settings: tuple[Condition, Condition], within: Within = ()) -> Comparison:
+    """Compare the settings A and B of one study; see `Study.compare` for `within`.
 
     Raises:
         FednetError: a condition or cost is malformed, or an axis, level or cost does not exist.
@@ -256,26 +249,18 @@ def between(
     first, second = (conditions(each, "compare") for each in settings)
     names = tuple(",".join(f"{axis}={level_text(level)}" for axis, level in its.items()) for its in (first, second))
     sides = study.where(first), study.where(second)
-    found = side_by_side(sides, (names[0], names[1]), accuracy=accuracy, loss=loss, within=within)
-    return replace(found, of_one_study=True)
+    return replace(side_by_side(sides, (names[0], names[1]), within), of_one_study=True)
 
 
-def side_by_side(
-    sides: tuple[StudyRecords, StudyRecords],
-    names: tuple[str, str],
-    *,
-    accuracy: float | None = None,
-    loss: float | None = None,
-    within: Within = (),
-) -> Comparison:
+def side_by_side(sides: tuple[StudyRecords, StudyRecords], names: tuple[str, str], within: Within = ()) -> Comparison:
     """Compare two studies, or two subsets of studies. In the result, these are called by the given names.
 
-    See `Study.compare` for the other arguments.
+    See `Study.compare` for `within`.
 
     Raises:
         FednetError: a cost does not exist, or the two studies have no seed in common.
     """
-    first, second = (side.aiming_at(accuracy, loss) for side in sides)
+    first, second = sides
     for cost, amount in limits_of(within):
         first, second = first.within(cost, amount), second.within(cost, amount)
     return Comparison(names, compare(first, second), first.target if first.target == second.target else {})

@@ -57,19 +57,18 @@ def confidence_set(costs: Array, ended: Mask | None = None, reached: Mask | None
     p, left, more_often, largest = np.ones(settings), list(range(settings)), list[int](), 0.0
     while len(left) > 1 and seeds:
         apart = restricted(costs[:, left], ended[:, left])
+        means = apart.mean(axis=(0, 2))
         largest = max(largest, chance_of_range(apart.mean(axis=2)))
         if largest > ALPHA:
+            p[left] = largest
+            p[left[int(means.argmin())]] = 1.0
             break
-        place = int(apart.mean(axis=(0, 2)).argmax())
+        place = int(means.argmax())
         worst = left.pop(place)
         beaten = np.delete(apart[:, place].mean(axis=0) > 0, place) & (shares[left] >= shares[worst])
         p[worst] = largest if beaten.any() else math.nan
         if not beaten.any():
             more_often.append(worst)
-    if len(left) > 1:
-        means = restricted(costs[:, left], ended[:, left]).mean(axis=(0, 2))
-        p[left] = largest
-        p[left[int(means.argmin())]] = 1.0
     mask = np.zeros(settings, np.bool_)
     mask[left + more_often] = True
     return mask, p

@@ -119,14 +119,12 @@ class Activity:
         left_ns = min(until, self.ended_ns - self.reception_delay_ns)
         yield TAIL, max(since, left_ns), until, 0.0
         begun_ns = min(since + self.gap_ns, left_ns)
-        computes = self.what == COMPUTE
-        if self.others_ns and self.ready_ns >= self.started_ns:
-            yield OTHERS, max(begun_ns, left_ns - self.others_ns), left_ns, 0.0
-            left_ns = max(begun_ns, left_ns - self.others_ns)
-        spends_ns = self.ended_ns - self.started_ns - self.reception_delay_ns - (0 if computes else self.gap_ns)
-        spends_ns = max(spends_ns - self.others_ns * (self.ready_ns >= self.started_ns), 1)
-        j_per_ns = self.energy_j / max(spends_ns, 1)
-        yield self.what, begun_ns, left_ns, j_per_ns * (left_ns - begun_ns)
+        computes, others_ns = self.what == COMPUTE, self.others_ns if self.ready_ns >= self.started_ns else 0
+        done_ns = max(begun_ns, left_ns - others_ns)
+        yield OTHERS, done_ns, left_ns, 0.0
+        silent_ns = self.reception_delay_ns + others_ns + (0 if computes else self.gap_ns)
+        j_per_ns = self.energy_j / max(self.ended_ns - self.started_ns - silent_ns, 1)
+        yield self.what, begun_ns, done_ns, j_per_ns * (done_ns - begun_ns)
         yield (FIXED, since, begun_ns, j_per_ns * (begun_ns - since)) if computes else (GAPS, since, begun_ns, 0.0)
 
     def waits(self, since: int) -> Iterator[tuple[str, int, int, float]]:
@@ -203,15 +201,12 @@ class _Walk:
         now, actor, used = end, SERVER, set[int]()
         cause = self._cause(now, actor, used)
         while now > start:
-            if self._is_deadline(now, actor, cause):
-                earlier = max((ns for ns in self._invited[actor] if start < ns < now), default=start)
-                yield Part(number, DEADLINE, NOBODY, earlier, now)
-                now, cause = earlier, self._cause(earlier, actor, used)
-                continue
+            is_deadline = self._is_deadline(now, actor, cause)
             cause = cause or self._other(now, used)
-            if cause is None:
-                earlier = self._latest(now, actor, start, used)
-                yield Part(number, IDLE, NOBODY, earlier, now)
+            if is_deadline or cause is None:
+                invited = (ns for ns in self._invited[actor] if start < ns < now)
+                earlier = max(invited, default=start) if is_deadline else self._latest(now, actor, start, used)
+                yield Part(number, DEADLINE if is_deadline else IDLE, NOBODY, earlier, now)
                 now, cause = earlier, self._cause(earlier, actor, used)
                 continue
             used.add(id(cause))
@@ -282,49 +277,34 @@ def _parts(number: int, device: int, spans: Iterable[tuple[str, int, int, float]
             yield Part(number, what, device, since, until, energy_j)
 
 
+def _activities(*columns: Any) -> Iterator[Activity]:
+    """Return one activity for each row. `columns` are arrays [rows] in the order of the fields of `Activity`."""
+    return map(Activity, *(np.asarray(column).tolist() for column in columns))
+
+
 def _transfers(table: pd.DataFrame, *, edges: bool) -> Iterator[Activity]:
-    energy_j = table["energy_j"] + (table["rx_energy_j"].fillna(0.0) if "rx_energy_j" in table else 0.0)
-    cells = table["cell"] if "cell" in table else np.zeros(len(table), np.int64)
-    columns = (
-        table["direction"],
-        table["sender"],
-        table["receiver"],
-        *_times(table),
-        table["loss_reason"],
-        cells,
-        energy_j,
-    )
-    none = np.zeros(len(table), np.int64)
-    phases = (_ns(table[name]) if name in table else none for name in (*PHASES, "others_s"))
-    rows = zip(zip(*columns, strict=True), np.transpose([*phases]).tolist(), strict=True)
-    for (kind, sender, receiver, asked, began, over, lost, cell, joule), own in rows:
-        here = _edge(cell) if edges else SERVER
-        ends = (here if sender == SERVER else sender, here if receiver == SERVER else receiver)
-        times = (int(asked), int(began), int(over) - own[3], int(over))
-        yield Activity(str(kind), *ends, *times, lost == "deadline", int(cell), float(joule), *own)
+    none, (asked, began, over) = pd.Series(0, table.index), _times(table)
+    cell, rx_energy_j = (table.get(name, none).fillna(0) for name in ("cell", "rx_energy_j"))
+    server = _FIRST_EDGE - cell if edges else SERVER
+    ends = (table[end].where(table[end] != SERVER, server) for end in ("sender", "receiver"))
+    *phases, tail, others = (_ns(table.get(name, none)) for name in (*PHASES, "others_s"))
+    late, energy_j = table["loss_reason"] == "deadline", table["energy_j"] + rx_energy_j
+    times = (asked, began, over - tail, over)
+    return _activities(table["direction"], *ends, *times, late, cell, energy_j, *phases, tail, others)
 
 
 def _computes(table: pd.DataFrame) -> Iterator[Activity]:
-    columns = (table["device"], _ns(table["started_s"]), _ns(table["ended_s"]), table["stopped"] == "deadline")
-    fixed = _ns(table["fixed_s"]) if "fixed_s" in table else np.zeros(len(table), np.int64)
-    for device, began, over, late, joule, gap in zip(*columns, table["energy_j"], fixed, strict=True):
-        start, end = int(began), int(over)
-        yield Activity(COMPUTE, device, device, start, start, end, end, late, 0, float(joule), gap_ns=int(gap))
+    none, device, late = pd.Series(0, table.index), table["device"], table["stopped"] == "deadline"
+    began, over, fixed = (_ns(table.get(name, none)) for name in ("started_s", "ended_s", "fixed_s"))
+    what, times = np.full(len(table), COMPUTE), (began, began, over, over)
+    return _activities(what, device, device, *times, late, none, table["energy_j"], none, none, fixed)
 
 
 def _messages(table: pd.DataFrame) -> Iterator[Activity]:
-    columns = (
-        table["direction"],
-        table["edge"],
-        *_times(table),
-        _freed(table),
-        table["loss_reason"],
-        table["energy_j"],
-    )
-    for direction, edge, asked, began, over, freed, lost, joule in zip(*columns, strict=True):
-        ends = (_edge(edge), SERVER) if direction == "up" else (SERVER, _edge(edge))
-        times = (int(asked), int(began), int(freed), int(over))
-        yield Activity(BACKHAUL[direction], *ends, *times, lost == "deadline", int(edge), float(joule))
+    edge, is_up, late = _FIRST_EDGE - table["edge"], table["direction"] == "up", table["loss_reason"] == "deadline"
+    ends = (np.where(is_up, edge, SERVER), np.where(is_up, SERVER, edge))
+    (asked, began, over), what = _times(table), table["direction"].astype(str).map(BACKHAUL)
+    return _activities(what, *ends, asked, began, _freed(table), over, late, table["edge"], table["energy_j"])
 
 
 def _freed(table: pd.DataFrame) -> IntArray:
@@ -343,10 +323,6 @@ def _freed(table: pd.DataFrame) -> IntArray:
             if asked[row] < began[row]:
                 next_ns[lines[row]] = int(began[row])
     return freed
-
-
-def _edge(cell: int) -> int:
-    return _FIRST_EDGE - int(cell)
 
 
 def _times(table: pd.DataFrame) -> tuple[IntArray, IntArray, IntArray]:

@@ -11,7 +11,7 @@ from fednet_emu.analysis.scales import TRADED
 from fednet_emu.analysis.settings import Setting, settings_of
 from fednet_emu.analysis.study import StudyRecords, rows_of
 from fednet_emu.arrays import Array, Mask
-from fednet_emu.errors import FednetError, did_you_mean
+from fednet_emu.errors import FednetError, require_known
 
 WANTED = {**{cost.column: -1.0 for cost in TRADED.values()}, "accuracy": 1.0}
 """Columns of Pareto fronts. The value is -1 if lower values of a quantity are better, and 1 if higher are better."""
@@ -116,9 +116,7 @@ def front(study: StudyRecords, one: str = "time", other: str = "accuracy") -> pd
     """
     columns = {**{name: cost.column for name, cost in TRADED.items()}, "accuracy": "accuracy"}
     for name in (one, other):
-        if name not in columns:
-            hint = did_you_mean(name, columns, "choose from")
-            raise FednetError(f"{study.name}: no such quantity of a front, got '{name}'{hint}")
+        require_known(f"{study.name}: no such quantity of a front", name, columns)
     if one == other:
         raise FednetError(f"{study.name}: a front weighs two quantities, got '{one}' twice; choose another one")
     settings = settings_of(study)

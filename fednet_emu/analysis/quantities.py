@@ -23,24 +23,16 @@ class Unit:
     symbol: str
 
 
-BITS = (
-    Unit(1.0, "bit"),
-    Unit(1e3, "kbit"),
-    Unit(1e6, "Mbit"),
-    Unit(1e9, "Gbit"),
-    Unit(1e12, "Tbit"),
-    Unit(1e15, "Pbit"),
-)
-ENERGIES = (
-    Unit(1e-9, "nJ"),
-    Unit(1e-6, "µJ"),
-    Unit(1e-3, "mJ"),
-    Unit(1.0, "J"),
-    Unit(1e3, "kJ"),
-    Unit(1e6, "MJ"),
-    Unit(1e9, "GJ"),
-)
-SHORT_TIMES = (Unit(1e-9, "ns"), Unit(1e-6, "µs"), Unit(1e-3, "ms"), Unit(1.0, "s"))
+_PREFIXES = {"n": 1e-9, "µ": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+
+
+def prefixed(symbol: str, first: str = "n", last: str = "T") -> tuple[Unit, ...]:
+    """Return the multiples of a unit with the SI prefixes from `first` to `last`, in ascending order."""
+    least, most = _PREFIXES[first], _PREFIXES[last]
+    return tuple(Unit(size, f"{prefix}{symbol}") for prefix, size in _PREFIXES.items() if least <= size <= most)
+
+
+BITS, ENERGIES, SHORT_TIMES = prefixed("bit", "", "P"), prefixed("J", "n", "G"), prefixed("s", "n", "")
 LONG_TIMES = (Unit(1.0, "s"), Unit(60.0, "min"), Unit(3600.0, "h"), Unit(86400.0, "d"))
 
 

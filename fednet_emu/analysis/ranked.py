@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -43,35 +43,35 @@ class Ranked:
     exceeded a limit, it is the cost `RankedSettings.most`."""
     got_there: Mask
     """Mask [seeds] of runs that reached the target within the limits."""
-    cost: Interval
-    """Mean cost to reach the target, with its 95 % interval. NaN unless all runs reached the target."""
     median: float
     """Kaplan-Meier median of the cost to reach the target. NaN unless more than half of the runs reached the target."""
-    difference: Paired
+    limited_by: Mapping[str, int]
+    """Number of runs that missed the target, for each reason."""
+    lower_bounds: int
+    """Number of runs that reached the target and whose costs are lower bounds."""
+    cost: Interval = field(default_factory=Interval)
+    """Mean cost to reach the target, with its 95 % interval. NaN unless all runs reached the target."""
+    difference: Paired = field(default_factory=Paired)
     """Difference of the cost from that of the first setting of the ranking, paired by seed. If a run of a pair ended
     early, the costs of the pair are compared only up to the cost at which this run ended.
     """
-    restricted: tuple[float, float]
+    restricted: tuple[float, float] = (math.nan, math.nan)
     """Mean costs of this setting and of the first setting, over the pairs of runs that `difference` compares."""
-    horizon: tuple[float, float]
+    horizon: tuple[float, float] = (math.nan, math.nan)
     """Minimum and maximum cost at which runs of the compared pairs ended early. NaN if no run ended early."""
-    p: float
+    p: float = math.nan
     """The p-value: the probability of mean costs at least as far apart under the hypothesis that all settings up to
     this rank are equally good. If it is at most 0.05, the setting is not in the set of settings that may be the best.
     NaN if the setting is not ranked, or if it is in this set only because more of its runs reached the target.
     """
-    may_be_best: bool
-    seeds_needed: float
+    may_be_best: bool = False
+    seeds_needed: float = math.nan
     """Number of seeds with which a test shows with a probability of 80 % whether this setting or the first setting is
     better, if the true difference equals the observed one."""
-    limited_by: Mapping[str, int]
-    """Number of runs that missed the target, for each reason."""
     is_same: bool = False
     """True if each run reached the target at the same cost as the first setting's run with the same seed."""
     is_known: bool = True
     """False if the cost of a run of this setting or of the first setting is a lower bound."""
-    lower_bounds: int = 0
-    """Number of runs that reached the target and whose costs are lower bounds."""
     not_ranked: str = ""
     """The reason why the setting is not ranked. Empty if it is ranked."""
 

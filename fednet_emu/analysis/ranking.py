@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -31,7 +31,7 @@ from fednet_emu.analysis.quantities import counted
 from fednet_emu.analysis.ranked import DIVERGED, ENDED, MISSED, UNKNOWN, Ranked, RankedSettings
 from fednet_emu.analysis.scales import COSTS, PER_RUN, limits_text
 from fednet_emu.analysis.settings import Setting, settings_of
-from fednet_emu.analysis.statistics import Interval, Paired, cost_interval, sign_test
+from fednet_emu.analysis.statistics import Interval, cost_interval, sign_test
 from fednet_emu.analysis.study import StudyRecords, Within, limits_of, target_text
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.errors import FednetError
@@ -89,9 +89,12 @@ def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float
         raise FednetError(f"{view.name}: best: ranks nothing, got {settings[0].label}: {reasons[0]}")
     spent_most = max(run.watched for place in kept for run in courses[place] if math.isfinite(run.watched))
     most = limits.get(minimised, spent_most)
-    ended = [(courses[place][seed].watched, place, seed) for place in kept for seed in range(len(seeds))
-             if ENDED in courses[place][seed].stopped_by]  # fmt: skip
-    first = min(ended, default=None)
+    ended = [
+        (settings[place].label, seed, run.watched)
+        for place in kept
+        for seed, run in zip(seeds, courses[place], strict=True)
+        if ENDED in run.stopped_by
+    ]
     ranked = _ranked([settings[place] for place in kept], [courses[place] for place in kept], most)
     return RankedSettings(
         view.name,
@@ -99,9 +102,9 @@ def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float
         minimised,
         limits,
         seeds,
-        [*ranked, *(_apart(settings[place], courses[place], why, most) for place, why in enumerate(reasons) if why)],
+        [*ranked, *(_unranked(settings[place], courses[place], most, why) for place, why in enumerate(reasons) if why)],
         most,
-        None if first is None else (settings[first[1]].label, seeds[first[2]], first[0]),
+        min(ended, key=lambda its: its[2], default=None),
         [setting.label for setting in settings_of(view) if not len(setting.runs)],
         len({seed for setting in settings for seed in setting.runs["seed"]}) - len(seeds),
     )
@@ -159,25 +162,20 @@ def _ranked(settings: Sequence[Setting], courses: Sequence[Sequence[Course]], mo
     first, found = int(order[0]), []
     for place in map(int, order):
         pairs, ends = apart[:, place, first], until[:, place, first]
+        is_known = not bounds[:, [place, first]].any()
+        compared = [float(np.minimum(costs[:, its], ends).mean()) for its in (place, first)]
         found.append(
-            Ranked(
-                settings[place],
-                costs[:, place],
-                reached[:, place],
-                _mean(costs[:, place], reached[:, place], bounds[:, place]),
-                _median(costs[:, place], reached[:, place] & ~bounds[:, place], ended[:, place]),
-                sign_test(pairs),
-                (float(np.minimum(costs[:, place], ends).mean()), float(np.minimum(costs[:, first], ends).mean())),
-                _range(ends),
-                float(p[place]),
-                bool(may_be_best[place]),
-                seeds_needed(pairs),
-                Counter(cause for run in courses[place] for cause in run.stopped_by),
-                is_same=bool(
-                    reached[:, [place, first]].all() and not pairs.any() and not bounds[:, [place, first]].any()
-                ),
-                is_known=not bounds[:, [place, first]].any(),
-                lower_bounds=int(bounds[:, place].sum()),
+            replace(
+                _unranked(settings[place], courses[place], most),
+                cost=_mean(costs[:, place], reached[:, place], bounds[:, place]),
+                difference=sign_test(pairs),
+                restricted=(compared[0], compared[1]),
+                horizon=_range(ends),
+                p=float(p[place]),
+                may_be_best=bool(may_be_best[place]),
+                seeds_needed=seeds_needed(pairs),
+                is_same=is_known and bool(reached[:, [place, first]].all() and not pairs.any()),
+                is_known=is_known,
             )
         )
     return found
@@ -186,8 +184,8 @@ def _ranked(settings: Sequence[Setting], courses: Sequence[Sequence[Course]], mo
 def _mean(costs: Array, reached: Mask, bounds: Mask) -> Interval:
     """Return the mean cost with its interval. The mean of lower bounds has no interval, and missed targets no mean."""
     if not reached.all():
-        return Interval(math.nan, math.nan, math.nan)
-    return Interval(float(costs.mean()), math.nan, math.nan) if bounds.any() else cost_interval(costs)
+        return Interval()
+    return Interval(float(costs.mean())) if bounds.any() else cost_interval(costs)
 
 
 def _range(ends: Array) -> tuple[float, float]:
@@ -195,25 +193,12 @@ def _range(ends: Array) -> tuple[float, float]:
     return (float(known.min()), float(known.max())) if len(known) else (math.nan, math.nan)
 
 
-def _apart(setting: Setting, runs: Sequence[Course], why: str, most: float) -> Ranked:
+def _unranked(setting: Setting, runs: Sequence[Course], most: float, why: str = "") -> Ranked:
+    """Return a setting with the outcomes of its runs, without a comparison with other settings."""
     costs, reached, ended, bounds = _known(runs, most)
-    unknown = math.nan
-    return Ranked(
-        setting,
-        costs,
-        reached,
-        Interval(unknown, unknown, unknown),
-        _median(costs, reached & ~bounds, ended),
-        Paired(unknown, unknown, unknown, unknown),
-        (unknown, unknown),
-        (unknown, unknown),
-        unknown,
-        may_be_best=False,
-        seeds_needed=unknown,
-        limited_by=Counter(cause for run in runs for cause in run.stopped_by),
-        not_ranked=why,
-        lower_bounds=int(bounds.sum()),
-    )
+    causes = Counter(cause for run in runs for cause in run.stopped_by)
+    median = _median(costs, reached & ~bounds, ended)
+    return Ranked(setting, costs, reached, median, causes, int(bounds.sum()), not_ranked=why)
 
 
 def _median(costs: Array, reached: Mask, ended: Mask) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fednet_emu.analysis.quantities import counted, number_text
+from fednet_emu.analysis.quantities import Unit, counted, fitting_unit, number_text, prefixed
 from fednet_emu.analysis.scales import METRICS, TO_TARGET
 from fednet_emu.analysis.statistics import cost_interval
 from fednet_emu.analysis.study import DATA_SET, Levels, StudyRecords, combinations, is_level, level_text, rows_of
@@ -23,7 +23,6 @@ MANY = 4
 """Number of settings from which the title of the legend, instead of each label, contains the names of the axes."""
 PREFIXED = frozenset({"Hz", "bit", "bit/s", "FLOP/s", "W", "J"})
 """Units that may have an SI prefix, such as k or M, in the name of a level (a value of an axis of the study)."""
-PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "\u00b5"), (1e-9, "n"))
 
 
 @dataclass(frozen=True)
@@ -108,20 +107,16 @@ class Names:
 
     def whole(self, levels: Levels) -> str:
         """Return levels as text. The full name of an axis is added unless the level or its unit identifies the axis."""
-        return ", ".join(
-            self.level(axis, level)
-            if self._says_enough(level) or not self._needs_axis(axis, level)
-            else f"{axis} = {self.level(axis, level)}"
-            for axis, level in levels.items()
-        )
+        return self._listed(levels, str)
 
     def text(self, levels: Levels) -> str:
         """Return levels as text for figures. An axis's short name is included unless the level identifies the axis."""
+        return self._listed(levels, self.axis)
+
+    def _listed(self, levels: Levels, name: Callable[[str], str]) -> str:
+        texts = {axis: self.level(axis, level) for axis, level in levels.items()}
         return ", ".join(
-            f"{self.axis(axis)} = {self.level(axis, level)}"
-            if self._needs_axis(axis, level)
-            else self.level(axis, level)
-            for axis, level in levels.items()
+            f"{name(axis)} = {text}" if self._needs_axis(axis, levels[axis]) else text for axis, text in texts.items()
         )
 
     def legend(self, settings: Sequence[Levels]) -> tuple[str, list[str]]:
@@ -159,12 +154,9 @@ class Names:
         if self._renamed(axis, level) is not None:
             return False
         if isinstance(level, str):
-            return not self._says_enough(level)
+            return is_bare_number(level) or self._texts[level] != 1
         units = [self._unit(other) for other, levels in self.axes.items() if all(map(_is_number, levels))]
         return self._unit(axis) is None or not _is_number(level) or units.count(self._unit(axis)) > 1
-
-    def _says_enough(self, level: Any) -> bool:
-        return isinstance(level, str) and not is_bare_number(level) and self._texts[level] == 1
 
     @cached_property
     def _texts(self) -> Counter[str]:
@@ -173,10 +165,8 @@ class Names:
 
 def with_unit(value: float, unit: str) -> str:
     """Return a value with its unit as text, such as `1 MHz`. Only units in `PREFIXED` can have an SI prefix."""
-    size, prefix = 1.0, ""
-    if unit in PREFIXED and value:
-        size, prefix = next((pair for pair in PREFIXES if abs(value) >= pair[0]), PREFIXES[-1])
-    return f"{number_text(float(f'{value / size:.15g}'))} {prefix}{unit}"
+    its = fitting_unit(value, prefixed(unit) if unit in PREFIXED else (Unit(1.0, unit),))
+    return f"{number_text(float(f'{value / its.size:.15g}'))} {its.symbol}"
 
 
 def is_bare_number(level: Any) -> bool:

@@ -42,9 +42,9 @@ SAME, ROUNDING = 1e-6, 1e-12
 class Interval(NamedTuple):
     """A mean with the lower and upper limits of its 95 % confidence interval. The limits are NaN for a single value."""
 
-    mean: float
-    low: float
-    high: float
+    mean: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
 
 
 def mean_interval(values: Array) -> Interval:
@@ -78,10 +78,10 @@ def cost_interval(values: Array) -> Interval:
 class Paired(NamedTuple):
     """The mean of paired differences, its 95 % interval (NaN for fewer than six differences), and the p-value."""
 
-    mean: float
-    low: float
-    high: float
-    p: float
+    mean: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    p: float = math.nan
 
     @property
     def excludes_zero(self) -> bool:
@@ -111,13 +111,13 @@ def sign_test(differences: Array) -> Paired:
     """Return the mean of paired differences [n], its 95 % interval, and the p-value of the sign-change test."""
     n = len(differences)
     if not n:
-        return Paired(math.nan, math.nan, math.nan, math.nan)
+        return Paired()
     flipped, drawn = _flipped(n), 2 ** (n - 1) > EXACT
     sums, total, ways = flipped @ differences, float(differences.sum()), len(flipped) + drawn
     least = abs(total) - ROUNDING * float(np.abs(differences).sum())
     p = 1.0 if least <= 0 else float((np.abs(total - 2 * sums) >= least).sum() + drawn) / ways
     if n < fewest_seeds():
-        return Paired(total / n, math.nan, math.nan, p)
+        return Paired(total / n, p=p)
     count = flipped.sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):  # a part without differences has no mean
         means = np.stack([sums / count, (total - sums) / (n - count)])

@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -27,7 +27,7 @@ from fednet_emu.analysis.scales import (
     measured,
     with_total_bits,
 )
-from fednet_emu.errors import DataError, FednetError, did_you_mean, one_line
+from fednet_emu.errors import DataError, FednetError, did_you_mean, one_line, require_known
 from fednet_emu.files.writing import flaw
 from fednet_emu.records.folder import AGAIN, SUMMARY, read_manifest
 
@@ -54,10 +54,6 @@ def cycle_columns(turns: pd.DataFrame) -> dict[str, Any]:
         "groups_formed": float(whole["groups"].mean()),
         "cycle_s": float((whole["end_s"] - whole["start_s"]).mean()),
     }
-
-
-SERIES_COLUMNS: dict[str, Callable[[pd.DataFrame], dict[str, Any]]] = {"cyclic_turns": cycle_columns}
-"""Functions that summarise a recorded series of a run as columns of the table of runs, by the name of the series."""
 
 
 DESCRIPTION = "study.json"
@@ -125,7 +121,7 @@ class StudyRecords:
         if new:
             raise DataError(str(folder), f"its tables are older than its {new[0]}", UNFINISHED)
         done = runs["status"].isin(["done", "diverged"])
-        finished = _with_series(folder, runs[done].reset_index(drop=True))
+        finished = _with_cycles(folder, runs[done].reset_index(drop=True))
         missing = runs[~done].reset_index(drop=True)
         return cls(name, axes, target, evaluations, finished, list(missing["run"]), missing)
 
@@ -206,8 +202,7 @@ class StudyRecords:
             FednetError: the cost does not exist or was not recorded, or it is a cost per device and the number of
                 devices is unknown.
         """
-        if cost not in COSTS:
-            raise FednetError(f"{self.name}: no such cost, got '{cost}'{did_you_mean(cost, COSTS, 'choose from')}")
+        require_known(f"{self.name}: no such cost", cost, COSTS)
         if cost in PER_RUN:
             own = self.runs.set_index("run").get(COSTS[cost].column, pd.Series(dtype=float))
             if not own.notna().any():
@@ -261,8 +256,7 @@ class StudyRecords:
         Raises:
             FednetError: the axis or level does not exist.
         """
-        if axis not in self.axes:
-            raise FednetError(f"{self.name}: no such axis, got '{axis}'{did_you_mean(axis, self.axes, 'its axes:')}")
+        require_known(f"{self.name}: no such axis", axis, self.axes, "its axes:")
         found = [level for level in self.axes[axis] if is_level(level, text)]
         if not found:
             hint = did_you_mean(text, map(level_text, self.axes[axis]), "its levels:")
@@ -335,19 +329,18 @@ def is_one_study(folders: Sequence[Path], command: str = "plot") -> bool:
     return bool(studies)
 
 
-def _with_series(folder: Path, runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of runs with the columns of `SERIES_COLUMNS`, which are NaN for runs without the series."""
-    for series, columns_of in SERIES_COLUMNS.items():
-        known = {
-            run: columns_of(_table(path, ((read_manifest(path.parent) or {}).get("files") or {}).get(path.name)))
-            for run in runs["run"]
-            for path in [folder / "runs" / run / f"{series}.parquet"]
-            if path.is_file()
-        }
-        if known:
-            columns = pd.DataFrame.from_dict(known, orient="index")
-            runs = runs.join(columns[columns.columns.difference(runs.columns, sort=False)], on="run")
-    return runs
+def _with_cycles(folder: Path, runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of runs with the `cycle_columns`, which are NaN for runs without the series `cyclic_turns`."""
+    known = {
+        run: cycle_columns(_table(path, ((read_manifest(path.parent) or {}).get("files") or {}).get(path.name)))
+        for run in runs["run"]
+        for path in [folder / "runs" / run / "cyclic_turns.parquet"]
+        if path.is_file()
+    }
+    if not known:
+        return runs
+    columns = pd.DataFrame.from_dict(known, orient="index")
+    return runs.join(columns[columns.columns.difference(runs.columns, sort=False)], on="run")
 
 
 def _table(path: Path, expected: str | None) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from fednet_emu.analysis.scene import Scene
 from fednet_emu.arrays import Array
 from fednet_emu.records.ledger import SCENE, SERVER
 from fednet_emu.records.rows import KINDS
-from fednet_emu.records.summaries import losses_in_words
+from fednet_emu.records.summaries import by_device, losses_in_words
 
 TRANSFERS = (*TRANSFER_COLUMNS, "receivers", "size_bit", "transmitted_bit", "delivered_bit", "lost_bit", "energy_j",
              "rx_energy_j", "cell")  # fmt: skip
@@ -144,10 +144,8 @@ class Usage:
 
         `device` [rows] is the device of each row; rows of the server are ignored. None for `amount` counts the rows.
         """
-        here = device.to_numpy(np.int64)
-        own = here > SERVER
-        weights = None if amount is None else amount.to_numpy(np.float64)[own]
-        return np.bincount(here[own], weights, minlength=self.devices).astype(np.float64)
+        amounts: Array = np.ones(len(device)) if amount is None else np.asarray(amount, np.float64)
+        return by_device(np.asarray(device, np.int64), amounts, self.devices)
 
 
 DOING = {

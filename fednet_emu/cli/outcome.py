@@ -10,6 +10,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, NoReturn
 
 import click
@@ -90,7 +91,7 @@ the component's new kind."""
 @contextmanager
 def _log_printed() -> Iterator[None]:
     """Context manager that prints the log messages of `LOGGERS`; repeated lines are printed once."""
-    loggers, handler = [logging.getLogger(name) for name in LOGGERS], _LogPrinter(logging.INFO)
+    loggers, handler = [logging.getLogger(name) for name in LOGGERS], _LogPrinter()
     before = [logger.level for logger in loggers]
     for logger in loggers:
         logger.addHandler(handler)
@@ -106,14 +107,13 @@ def _log_printed() -> Iterator[None]:
 @contextmanager
 def _warnings_printed() -> Iterator[None]:
     """Context manager that prints each warning about a scenario once, on a separate line."""
-    printed, before = set[str](), warnings.showwarning
+    tell, before = cache(ERRORS.print), warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
         if not issubclass(category, ScenarioWarning):
             before(message, category, *where, **more)
-        elif str(message) not in printed:
-            printed.add(str(message))
-            ERRORS.print(f"warning: {message}")
+        else:
+            tell(f"warning: {message}")
 
     warnings.showwarning = show
     try:
@@ -123,12 +123,9 @@ def _warnings_printed() -> Iterator[None]:
 
 
 class _LogPrinter(logging.Handler):
-    def __init__(self, level: int) -> None:
-        super().__init__(level)
-        self._lines: set[str] = set()
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self._tell = cache(ERRORS.print)  # prints each line once
 
     def emit(self, record: logging.LogRecord) -> None:
-        line = record.getMessage()
-        if line not in self._lines:
-            self._lines.add(line)
-            ERRORS.print(line)
+        self._tell(record.getMessage())

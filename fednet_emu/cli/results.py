@@ -34,7 +34,7 @@ from fednet_emu.errors import FednetError
 
 if TYPE_CHECKING:
     from fednet_emu.analysis.study import StudyRecords
-    from fednet_emu.results.run import Run, Timeline
+    from fednet_emu.results.run import Run
 
 Runs = Annotated[
     list[Path],
@@ -96,13 +96,19 @@ def plot(
     of_runs = label or animate or any(each is not None for each in (from_s, until_s, devices, sort))
     of_studies = metric or against or panels or rename
     with outcome():
-        from fednet_emu.analysis.study import is_one_study
+        from fednet_emu.analysis.run import RunRecords
+        from fednet_emu.analysis.study import StudyRecords, is_one_study
 
+        folder = out or (runs[0] / "figures" if len(runs) == 1 and runs[0].is_dir() else Path("figures"))
         if data:
             if of_runs or of_studies:
                 options = "--out, --seed, --set, --data-dir, --title, --size, --format, --csv and --latex"
                 raise FednetError(f"--data: draws no run, got options that only runs have; leave all out but {options}")
-            _plot_data(runs, out, changes, data_dir, page)
+            if len(runs) != 1:
+                raise FednetError(f"--data: shows the data of one run or scenario, got {len(runs)}; give one")
+            from fednet_emu.results.library import data_figures
+
+            print_files(page.write(data_figures(str(runs[0]), changes, data_dir), folder))
         elif changes:
             raise FednetError(
                 "--seed and --set are for --data, got runs that have ended; leave them out, or add --data"
@@ -111,54 +117,23 @@ def plot(
             if of_runs:
                 options = "--label, --from, --until, --devices, --sort and --animate"
                 raise FednetError(f"{options} are for runs, got the folder of a study; leave them out")
-            _plot_study(runs[0], out, metric, against, panels, rename, page)
+            from fednet_emu.draw.figures.study_figures import study_figures
+
+            study = StudyRecords.opened(runs[0])
+            _warn_unfinished(study, "drawn")
+            drawn = study_figures(study, metric=metric, against=against, panels=panels, rename=renamed(rename))
+            print_files(page.write(drawn, folder))
         elif of_studies:
             options = "--metric, --against, --panels and --rename"
             raise FednetError(f"{options} are for studies, got run folders; leave them out, --label names runs")
         else:
+            from fednet_emu.draw.figures.series import save_animations
+            from fednet_emu.results.run import figures
+
             chosen = None if devices is None else device_numbers(devices)
-            timeline: Timeline = {"from_s": from_s, "until_s": until_s, "devices": chosen, "sort": sort}
-            _plot_runs(runs, out, label or [], timeline, page, animate)
-
-
-def _plot_data(sources: list[Path], out: Path | None, changes: list[str], data_dir: Path | None, page: Page) -> None:
-    if len(sources) != 1:
-        raise FednetError(f"--data: shows the data of one run or scenario, got {len(sources)}; give one")
-    from fednet_emu.results.library import data_figures
-
-    (source,) = sources
-    folder = out or (source / "figures" if source.is_dir() else Path("figures"))
-    print_files(page.write(data_figures(str(source), changes, data_dir), folder))
-
-
-def _plot_study(
-    folder: Path,
-    out: Path | None,
-    metric: str | None,
-    against: str | None,
-    panels: list[str] | None,
-    rename: list[str] | None,
-    page: Page,
-) -> None:
-    from fednet_emu.analysis.study import StudyRecords
-    from fednet_emu.draw.figures.study_figures import study_figures
-
-    study = StudyRecords.opened(folder)
-    _warn_unfinished(study, "drawn")
-    drawn = study_figures(study, metric=metric, against=against, panels=panels, rename=renamed(rename))
-    print_files(page.write(drawn, out or folder / "figures"))
-
-
-def _plot_runs(
-    runs: list[Path], out: Path | None, labels: list[str], timeline: Timeline, page: Page, animate: bool
-) -> None:
-    from fednet_emu.analysis.run import RunRecords
-    from fednet_emu.draw.figures.series import save_animations
-    from fednet_emu.results.run import figures
-
-    folder = out or (runs[0] / "figures" if len(runs) == 1 else Path("figures"))
-    print_files(page.write(figures(runs, labels, **timeline), folder))
-    print_files(save_animations([RunRecords.opened(run) for run in runs], folder) if animate else ())
+            drawn = figures(runs, label or [], from_s=from_s, until_s=until_s, devices=chosen, sort=sort)
+            print_files(page.write(drawn, folder))
+            print_files(save_animations([RunRecords.opened(run) for run in runs], folder) if animate else ())
 
 
 def trace(

@@ -114,6 +114,12 @@ def new_figure(height_in: float, width_in: float = WIDTH_IN) -> PaperFigure:
     return PaperFigure(figsize=(width_in, height_in), layout="constrained")
 
 
+def new_axes(height_in: float) -> tuple[PaperFigure, Axes]:
+    """Return an empty figure with a single plot, and the axes of the plot."""
+    figure = new_figure(height_in)
+    return figure, figure.add_subplot()
+
+
 def finish_axes(axes: Axes, *, grid: bool = True) -> None:
     """Set a light grid (if `grid` is True), thin ticks and small tick labels, also for ticks that are created later."""
     axes.tick_params(which="major", labelsize=SMALL_PT, width=0.5, length=2.5, pad=2.0)

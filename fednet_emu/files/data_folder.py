@@ -17,18 +17,12 @@ from fednet_emu.limits import is_unicode
 
 def is_file(path: Path) -> bool:
     """Return True if a file exists at `path`; False for a path that is too long or contains a null byte."""
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
+    return os.path.isfile(path)
 
 
 def exists(path: Path) -> bool:
     """Return True if a regular file or folder exists at `path`; return False for device files and pipes."""
-    try:
-        return path.is_file() or path.is_dir()
-    except (OSError, ValueError):
-        return False
+    return os.path.isfile(path) or os.path.isdir(path)
 
 
 def expanded(path: Path) -> Path | None:

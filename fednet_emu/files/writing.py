@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from fednet_emu.errors import DataError
 from fednet_emu.files.data_folder import checksum
@@ -24,6 +24,7 @@ PART = ".fednet-part"
 FORMULA = ("=", "+", "-", "@", "'", "\t", "\r")
 """Characters with which a text in a CSV file must not begin, because a spreadsheet would alter the text."""
 RETRY = "make room, or make the folder writable, and give the same command again"
+Result = TypeVar("Result")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -89,17 +90,19 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file atomically by calling `write`. After a crash, `path` has either the old or the complete new content.
+def write_atomically(path: Path, write: Callable[[IO[bytes]], Result], remedy: str = RETRY) -> Result:
+    """Write a file atomically by calling `write`, and return its result.
+
+    After a crash, `path` has either the old or the complete new content. `remedy` is the advice in error messages.
 
     Raises:
         DataError: the file cannot be written, for example because the disk is full.
     """
     part = path.with_name(f".{path.name}{PART}")
-    with file_errors(path, "written"):
+    with file_errors(path, "written", remedy):
         try:
             with part.open("wb") as file:
-                write(file)
+                result = write(file)
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(path)
@@ -107,18 +110,19 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
             with suppress(OSError):
                 part.unlink()
             raise
+    return result
 
 
 @contextmanager
-def file_errors(path: Path, what: str) -> Iterator[None]:
+def file_errors(path: Path, what: str, remedy: str = RETRY) -> Iterator[None]:
     """Context manager that converts an error of the operating system to a `DataError` about the file `path`.
 
-    `what` is the participle in the message, such as `written` for `cannot be written`.
+    `what` is the participle in the message, such as `written` for `cannot be written`. `remedy` follows it.
     """
     try:
         yield
     except OSError as error:
-        raise DataError(str(path), f"cannot be {what} ({error.strerror or error})", RETRY) from error
+        raise DataError(str(path), f"cannot be {what} ({error.strerror or error})", remedy) from error
 
 
 def flaw(path: Path, expected: str | None) -> str:

@@ -335,15 +335,14 @@ def _turns(ledger: Ledger, exclusive: frozenset[str]) -> str:
 
 
 def _turns_of_all(ledger: Ledger, code: int) -> str:
+    if ledger.has_phases:  # rows of files have no tail time, so they can be compared only in runs without tails
+        return ""
     spans = []
     for table in (ledger.transfers, ledger.traffic):
         rows = np.concatenate([*table.blocks()])
         on_air = (rows["started_ns"] != NEVER_NS) & (rows["loss_reason"] != CODE["unreachable"])  # gives its turn back
         rows = rows[(rows["direction"] == code) & on_air]
-        if not ledger.has_phases:  # rows of files have no tail time, so they can be compared only in runs without tails
-            spans.append(np.stack([rows["started_ns"], rows["ended_ns"]]))
-    if not spans:
-        return ""
+        spans.append(np.stack([rows["started_ns"], rows["ended_ns"]]))
     started_ns, ended_ns = np.concatenate(spans, axis=1)
     order = np.lexsort((ended_ns, started_ns))
     early = np.count_nonzero(started_ns[order][1:] < np.maximum.accumulate(ended_ns[order])[:-1])
@@ -372,19 +371,15 @@ def _other_users(ledger: Ledger) -> str:
 
 
 def _half_duplex(ledger: Ledger, kinds: frozenset[str]) -> str:
-    def wrong(kind: int, busy: Busy, transfers: Rows, heard: IntArray, receiver: NDArray[Any]) -> Mask:
+    def wrong(kind: int, busy: Busy, row: int, transfers: Rows, receptions: Rows) -> Mask:
         numbers = np.arange(len(transfers))
-        row = np.concatenate((numbers, numbers, heard))
-        owner = np.concatenate((transfers["sender"], transfers["receiver"], receiver))
-        own = transfers[row]
+        own = transfers[np.concatenate((numbers, numbers, receptions["transfer"] - row))]
+        owner = np.concatenate((transfers["sender"], transfers["receiver"], receptions["receiver"]))
         return _overlaps(busy, own, owner, (own["direction"] == kind) & (own["started_ns"] != NEVER_NS) & (owner >= 0))
 
     for name in sorted(kinds):
         busy, code = Busy(), KINDS.index(name)
-        blocks = (
-            wrong(code, busy, transfers, receptions["transfer"] - row, receptions["receiver"])
-            for row, transfers, receptions in ledger.with_receptions()
-        )
+        blocks = (wrong(code, busy, *block) for block in ledger.with_receptions())
         found = _rows(blocks, f"airtimes overlap on the {name}")
         if found:
             return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from fednet_emu.records.ledger import SERVER, SEVERAL, Ledger, device_label
 from fednet_emu.records.reasons import CODE, MEANINGS, REASONS
 from fednet_emu.records.rows import KINDS
 from fednet_emu.records.table import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def jain(counts: Iterable[float]) -> float:
@@ -245,6 +248,18 @@ def messages(ledger: Ledger) -> dict[str, Any]:
     return {"messages": len(codes), "losses": dict(sorted(lost.items(), key=lambda each: -each[1]))}
 
 
+def deliveries(transfers: pd.DataFrame, receptions: pd.DataFrame) -> pd.DataFrame:
+    """Return one row for each message, with the columns of `transfers` and with its own receiver and reason of loss.
+
+    The messages are the transfers to a single receiver, followed by the receptions of the other transfers.
+    """
+    import pandas as pd
+
+    own = ["receiver", "loss_reason"]
+    several = receptions[["transfer", *own]].merge(transfers.drop(columns=own), on="transfer")
+    return pd.concat([transfers[transfers["receiver"] != SEVERAL], several], ignore_index=True)
+
+
 def losses_in_words(summary: Mapping[str, Any]) -> str:
     """Return a text such as `of 1,010 messages 2 were lost: 2 timed out` about a summary; empty without losses."""
     losses = summary.get("losses")
@@ -260,14 +275,9 @@ SHOWN = 5
 
 def recent_losses(ledger: Ledger) -> str:
     """Return a clause `; last lost: ...` with the latest losses of up to five links; empty if no message was lost."""
-    import pandas as pd
-
-    transfers = ledger.frame("transfers")
-    several = ledger.frame("receptions").join(transfers[["direction", "sender", "ended_s"]], on="transfer")
-    columns = ["direction", "sender", "receiver", "ended_s", "loss_reason"]
-    ends = pd.concat([transfers.loc[transfers["receivers"] == 1, columns], several[columns]])
+    ends = deliveries(ledger.frame("transfers"), ledger.frame("receptions"))
     lost = ends[ends["loss_reason"] != ""].sort_values("ended_s", kind="stable").groupby(["sender", "receiver"]).tail(1)
-    rows = lost.tail(SHOWN)[columns].to_dict("records")
+    rows = lost.tail(SHOWN).to_dict("records")
     told = (
         f"{row['direction']} {device_label(row['sender'])} to {device_label(row['receiver'])} "
         f"at t={row['ended_s']:.6g} s ({row['loss_reason']})"

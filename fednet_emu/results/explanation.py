@@ -26,8 +26,9 @@ from fednet_emu.network.slices import problems as slice_problems
 from fednet_emu.network.transport.transports import ConnectedTransport
 from fednet_emu.radio.nr.blocks import NrBlocks
 from fednet_emu.radio.receiver.combining import SingleAntenna
-from fednet_emu.records.ledger import SERVER, SEVERAL, device_label
+from fednet_emu.records.ledger import SERVER, device_label
 from fednet_emu.records.reasons import MEANINGS
+from fednet_emu.records.summaries import deliveries
 from fednet_emu.scenario.document import apply_overrides
 from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.tree import path_text
@@ -189,12 +190,7 @@ class Replay:
     @cached_property
     def messages(self) -> pd.DataFrame:
         """Table of the messages: `direction`, `loss_reason` and `device` (sender, or receiver if the server sends)."""
-        sent = self.tables["transfers"]
-        several = self.tables["receptions"].join(sent[["direction", "sender"]], on="transfer")
-        columns = ["direction", "sender", "receiver", "loss_reason"]
-        ends = pd.concat([sent.loc[sent["receiver"] != SEVERAL, columns], several[columns]]).astype(
-            {"loss_reason": str}
-        )
+        ends = deliveries(self.tables["transfers"], self.tables["receptions"]).astype({"loss_reason": str})
         return ends.assign(device=ends["sender"].where(ends["sender"] > SERVER, ends["receiver"]))
 
     @property
@@ -310,7 +306,6 @@ def weaker(before: Outlook, after: Outlook) -> str:
 
 def _outlook(scenario: Scenario, settings: Mapping[str, Any], rounds: int) -> Outlook:
     changed: dict[str, Any] = {**settings, "stop": {"rounds": rounds}}
-    meant = changes(changed)
-    outlook = Outlook(validate(type(scenario), apply_overrides(named(scenario)[1], meant)))
+    outlook = Outlook(validate(type(scenario), apply_overrides(named(scenario)[1], changes(changed))))
     refuse_contradictions(outlook, None)
     return outlook

@@ -182,7 +182,7 @@ def schema(*, study: bool = False) -> dict[str, Any]:
     from fednet_emu.scenario.schema import json_schema
     from fednet_emu.study.file import StudyFile
 
-    return json_schema(StudyFile, (), includes=False) if study else json_schema(Scenario)
+    return json_schema(StudyFile if study else Scenario, includes=not study)
 
 
 # ---- as text ---------------------------------------------------------------------------------------------------------

@@ -163,7 +163,7 @@ class Study(StudyRecords):
         Raises:
             FednetError: an axis, level or cost does not exist.
         """
-        return between(self, (first, second), accuracy=accuracy, loss=loss, within=within)
+        return between(self.aiming_at(accuracy, loss), (first, second), within)
 
     def best(
         self,
@@ -366,7 +366,7 @@ def compared(
         DataError: a folder contains neither a run nor a study.
     """
     (name_a, a), (name_b, b) = _side(first), _side(second)
-    return side_by_side((a, b), (name_a, name_b), accuracy=accuracy, loss=loss, within=within)
+    return side_by_side((a.aiming_at(accuracy, loss), b.aiming_at(accuracy, loss)), (name_a, name_b), within)
 
 
 def _side(given: Run | Study | str | Path) -> tuple[str, StudyRecords]:

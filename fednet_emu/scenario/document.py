@@ -21,14 +21,11 @@ from fednet_emu.devices.profiles import Profile
 from fednet_emu.devices.speeds import LogNormalSpeed
 from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.channel import Channel
-from fednet_emu.scenario.includes import Reader, ShortForms, read_text
+from fednet_emu.scenario.includes import Reader, read_text
 from fednet_emu.scenario.library import Folder, another_kind, find, is_study
 from fednet_emu.scenario.overrides import Setting, overridden
 from fednet_emu.scenario.tree import KeyPath, Node, Place, file_text, merge, node_of
 from fednet_emu.scenario.yaml_text import parse
-
-SHORT_FORMS: ShortForms = {"channel": "channels", "profile": "profiles", "traffic": "traffic"}
-"""Settings whose value may be a file name, each with the folder in which the file is looked up."""
 
 CHANNEL, PROFILE = "urban-micro", "phone-2019-mid"
 """Default channel of a scenario, and default hardware profile of devices if neither a profile nor a speed is given."""
@@ -41,12 +38,10 @@ class Document:
     Attributes:
         root: the settings as a tree of values, each with its file and line.
         path: the scenario file; None if the scenario was read from text or from a mapping.
-        short_forms: settings whose value may be a file name, each with the folder in which the file is looked up.
     """
 
     root: Node
     path: Path | None
-    short_forms: ShortForms
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -69,7 +64,7 @@ class Document:
         return self.places[path]
 
 
-def load(name: str | Path, folder: Folder = "scenarios", short_forms: ShortForms = SHORT_FORMS) -> Document:
+def load(name: str | Path, folder: Folder = "scenarios") -> Document:
     """Read a scenario by path or name, together with its included files.
 
     Raises:
@@ -79,10 +74,10 @@ def load(name: str | Path, folder: Folder = "scenarios", short_forms: ShortForms
     root = parse(read_text(path), file_text(path))
     if folder == "scenarios" and is_study(root):
         raise ScenarioError(f"{file_text(path)}: {another_kind(str(name), 'study')}")
-    return with_includes(root, path, short_forms)
+    return with_includes(root, path)
 
 
-def with_includes(root: Node, path: Path | None = None, short_forms: ShortForms = SHORT_FORMS) -> Document:
+def with_includes(root: Node, path: Path | None = None) -> Document:
     """Merge the tree `root` with the files that it includes, and return the resulting document.
 
     `path` is the file from which the tree was read; None if there is no file.
@@ -90,19 +85,19 @@ def with_includes(root: Node, path: Path | None = None, short_forms: ShortForms 
     Raises:
         ScenarioError: an included file is invalid; all problems are listed.
     """
-    reader = Reader(short_forms, [], () if path is None else (path,))
+    reader = Reader([] if path is None else [path])
     whole = reader.expand(root, ())
     if reader.problems:
         raise ScenarioError(*reader.problems)
-    return Document(whole, path, short_forms)
+    return Document(whole, path)
 
 
-def from_text(text: str, source: str = "scenario", short_forms: ShortForms = SHORT_FORMS) -> Document:
+def from_text(text: str, source: str = "scenario") -> Document:
     """Read a scenario from YAML text.
 
     Relative paths of included files start at the working folder. Error messages refer to the text as `source`.
     """
-    return with_includes(parse(text, source), None, short_forms)
+    return with_includes(parse(text, source))
 
 
 def from_mapping(settings: Mapping[str, Any], source: str) -> Document:
@@ -120,7 +115,7 @@ def apply_overrides(document: Document, overrides: Iterable[str | Setting]) -> D
     Raises:
         ScenarioError: an override is malformed, or does not fit the document. The error lists all such overrides.
     """
-    return replace(document, root=overridden(document.root, document.short_forms, overrides))
+    return replace(document, root=overridden(document.root, overrides))
 
 
 def filled(document: Document) -> Document:
@@ -129,7 +124,7 @@ def filled(document: Document) -> Document:
     If the scenario's channel or profile lacks a required key, it is merged over the default one, and replaces only the
     keys that it states.
     """
-    root, reader = document.root, Reader(document.short_forms, [])
+    root, reader = document.root, Reader()
     if not isinstance(root.value, dict):
         return document
 

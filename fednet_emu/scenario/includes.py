@@ -23,7 +23,7 @@ MIXED, SHARE = "profile", "share"
 """The setting whose value may be a mixture of several files, and the key for the share of each file."""
 _TABLES = "keep large tables in files of data"
 
-ShortForms = Mapping[str, Folder]
+SHORT_FORMS: Mapping[str, Folder] = {"channel": "channels", "profile": "profiles", "traffic": "traffic"}
 """Keys whose value may be a file name, each with the folder in which a file name without a path is looked up."""
 
 
@@ -49,28 +49,20 @@ def read_text(path: Path, *, quoted: bool = True) -> str:
 
 
 @dataclass
-class Spent:
-    """Counter of the includes followed and the values read so far; both numbers are limited."""
-
-    files: int = 0
-    values: int = 0
-
-
-@dataclass(frozen=True)
 class Reader:
     """Reads one file and all files that it includes.
 
     Attributes:
-        short_forms: keys whose value may be a file name.
-        problems: the list to which problems are appended.
         files: the chain of including files, innermost last.
-        spent: number of includes and values so far, shared by the readers of all files of a scenario.
+        problems: the problems found so far.
+        includes: number of includes followed so far.
+        values: number of values read so far.
     """
 
-    short_forms: ShortForms
-    problems: list[str]
-    files: tuple[Path, ...] = ()
-    spent: Spent = field(default_factory=Spent)
+    files: list[Path] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    includes: int = 0
+    values: int = 0
 
     def read(self, path: Path, at: KeyPath = ()) -> Node | None:
         """Return the tree of a file, merged with its includes; None if it is invalid. Append errors to `problems`."""
@@ -80,7 +72,10 @@ class Reader:
         except ScenarioError as error:
             self.problems.extend(error.problems)
             return None
-        return Reader(self.short_forms, self.problems, (*self.files, path), self.spent).expand(tree, at)
+        self.files.append(path)
+        whole = self.expand(tree, at)
+        self.files.pop()
+        return whole
 
     def expand(self, node: Node, at: KeyPath) -> Node:
         """Return a tree merged with the files it includes; `at` is the key path of the tree within the scenario.
@@ -88,20 +83,19 @@ class Reader:
         Raises:
             ScenarioError: the scenario, including all files, exceeds a limit on its values or its nesting.
         """
-        self.spent.values += 1
-        if self.spent.values > MAX_VALUES:
-            raise ScenarioError(
-                problem_text(node.place, at, f"the scenario holds more than {MAX_VALUES} values; {_TABLES}")
-            )
+        self.values += 1
+        if self.values > MAX_VALUES:
+            what = f"the scenario holds more than {MAX_VALUES} values; {_TABLES}"
+            raise ScenarioError(problem_text(node.place, at, what))
         if len(at) > MAX_NESTING:
             what = f"is nested deeper than {MAX_NESTING} levels; write it flatter"
             raise ScenarioError(problem_text(node.place, at, what))
         if isinstance(node.value, list):
             return Node([self.expand(child, (*at, index)) for index, child in enumerate(node.value)], node.place)
         if isinstance(node.value, dict):
-            parts = _mixture(node) if at and at[-1] == MIXED and MIXED in self.short_forms else None
+            parts = _mixture(node) if at and at[-1] == MIXED else None
             return self.expand(parts, at) if parts else self._mapping(node, at)
-        if at and at[-1] in self.short_forms and isinstance(node.value, str):
+        if at and at[-1] in SHORT_FORMS and isinstance(node.value, str):
             base = self.include(node, at, at)
             return Node(base.value, node.place) if base else node
         return node
@@ -114,15 +108,13 @@ class Reader:
 
     def include(self, name: Node, at: KeyPath, key: KeyPath) -> Node | None:
         """Return the tree of the file `name` included at key path `at`; None if invalid. Errors name the key `key`."""
-        folder: Folder = next(
-            (self.short_forms[str(its)] for its in reversed(at) if its in self.short_forms), "scenarios"
-        )
+        folder: Folder = next((SHORT_FORMS[str(its)] for its in reversed(at) if its in SHORT_FORMS), "scenarios")
         if not isinstance(name.value, str):
             what = f"expected the name of a {folder.removesuffix('s')} file, got {show(name.plain())}"
             self._complain(name, key, f"{what}; include one file")
             return None
-        self.spent.files += 1
-        if self.spent.files > MAX_FILES:
+        self.includes += 1
+        if self.includes > MAX_FILES:
             what = f"the scenario follows more than {MAX_FILES} includes, got one more; write out what they share"
             raise ScenarioError(problem_text(name.place, key, what))
         if len(self.files) > MAX_CHAIN:

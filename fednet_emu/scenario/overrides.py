@@ -5,7 +5,7 @@ List entries are numbered from 0, as in `groups.2.size=5` or `groups[2].size=5`.
 if they are missing. Options are applied from left to right.
 
 - `x.kind=NEW`, or its short form `x=NEW`, changes the kind of a component. The component's other settings are marked as
-  written for the old kind. The module `swaps` later keeps those that fit the new kind.
+  written for the old kind. The module `problems` later keeps those that fit the new kind.
 - A component given as a Python object is treated like a mapping: `x.field=value` changes one field of the component.
 - `x.include=NAME` replaces the file that `x` includes by the file NAME.
 - A component may be given by its kind alone: if a file says `fading: rician`, `fading.k_db=3` works.
@@ -17,12 +17,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 from fednet_emu.component.component import Component
 from fednet_emu.errors import ScenarioError
 from fednet_emu.limits import MAX_NESTING
-from fednet_emu.scenario.includes import INCLUDE, Reader, ShortForms
+from fednet_emu.scenario.includes import INCLUDE, Reader
 from fednet_emu.scenario.tree import (
     THE_DEFAULT,
     KeyPath,
@@ -63,7 +62,7 @@ class Setting:
         return Setting(name, parse_value(value, Place(f"--set {shortened(name)}")))
 
 
-def overridden(root: Node, short_forms: ShortForms, overrides: Iterable[str | Setting]) -> Node:
+def overridden(root: Node, overrides: Iterable[str | Setting]) -> Node:
     """Return a tree with some settings changed. Each change is a string `key.path=value` or a `Setting`.
 
     Raises:
@@ -72,7 +71,7 @@ def overridden(root: Node, short_forms: ShortForms, overrides: Iterable[str | Se
     problems: list[str] = []
     for override in overrides:
         try:
-            root = _applied(root, short_forms, override)
+            root = _applied(root, override)
         except ScenarioError as error:
             problems.extend(error.problems)
     if problems:
@@ -84,26 +83,25 @@ def _keys(name: str) -> list[str]:
     return re.sub(r"\[(\d+)\]", r".\1", name).split(".")
 
 
-def _applied(root: Node, short_forms: ShortForms, override: str | Setting) -> Node:
+def _applied(root: Node, override: str | Setting) -> Node:
     setting = Setting.parse(override) if isinstance(override, str) else override
     keys = _keys(setting.name)
     if len(keys) > MAX_NESTING:
         what = f"a key path has at most {MAX_NESTING} keys, got {len(keys)}; name a setting that exists"
         raise ScenarioError(f"{setting.value.place}  {what}")
-    path = _resolve(root, keys, setting.value.place)
+    path, nodes = _resolve(root, keys, setting.value.place)
     value = setting.value
-    reader = Reader(short_forms, [])
+    reader = Reader()
     if path[-1] == INCLUDE:
         base = reader.include(value, path[:-1], path)
-        path, value = path[:-1], base or value
-        old = _get(root, path)
+        path, value, old = path[:-1], base or value, nodes[-2]
         own = _own(old, old.place.source) if old else None  # without values of the previous include
         value = merge(value, own) if own else value
     else:
         value = reader.expand(value, path)
     if reader.problems:
         raise ScenarioError(*reader.problems)
-    _refuse_a_part(_get(root, path), path, value)
+    _refuse_a_part(nodes[len(path)], path, value)
     return _set(root, path, value)
 
 
@@ -116,36 +114,32 @@ def _refuse_a_part(old: Node | None, path: KeyPath, value: Node) -> None:
         raise ScenarioError(problem_text(value.place, path, f"{what}; {remedy}"))
 
 
-def _resolve(root: Node, keys: list[str], place: Place) -> KeyPath:
-    """Return the key path of an override, with list indices as numbers; raise a `ScenarioError` for an invalid path."""
+def _resolve(root: Node, keys: list[str], place: Place) -> tuple[KeyPath, list[Node | None]]:
+    """Return the key path of an override, with list indices as numbers, and the present nodes along this path.
+
+    The first node is the root. A node is None if it is missing.
+
+    Raises:
+        ScenarioError: the path is invalid.
+    """
     path: KeyPath = ()
-    node: Node | None = root
+    nodes: list[Node | None] = [root]
     for key in keys:
+        node = nodes[-1]
         value = _opened(node).value if node else None
         if isinstance(value, list):
             if not (key.isdecimal() and len(key) < 10 and int(key) < len(value)):
                 what = f"expected a position in a list of {len(value)}, got {show(key)}"
                 raise ScenarioError(problem_text(place, path, f"{what}; positions count from 0"))
-            path, node = (*path, int(key)), value[int(key)]
+            path = (*path, int(key))
+            nodes.append(value[int(key)])
         elif value is None or isinstance(value, dict | str):
-            path, node = (*path, key), value.get(key) if isinstance(value, dict) else None
+            path = (*path, key)
+            nodes.append(value.get(key) if isinstance(value, dict) else None)
         else:
             what = f"has no setting {show(key)} inside, got {show(value)}; it would have to be a mapping"
             raise ScenarioError(problem_text(place, path, what))
-    return path
-
-
-def _get(root: Node, path: KeyPath) -> Node | None:
-    node: Any = root
-    for key in path:
-        node = _opened(node)
-        if isinstance(node.value, dict):
-            node = node.value.get(key)
-        else:
-            node = node.value[int(key)] if isinstance(node.value, list) else None
-        if node is None:
-            return None
-    return node if isinstance(node, Node) else None
+    return path, nodes
 
 
 def _set(node: Node, path: KeyPath, value: Node) -> Node:
@@ -177,7 +171,7 @@ def _with_kind(settings: dict[str, Node], kind: Node) -> dict[str, Node]:
     """Change the kind of a component and return its settings; mark settings that were written for the previous kind.
 
     Options that precede the first change of the kind count as written for the new kind. A mapping without a kind counts
-    as written for the default kind, which only the component class defines; see `swaps`.
+    as written for the default kind, which only the component class defines; see `problems`.
     """
     before = settings.get("kind", Node(THE_DEFAULT, Place("", 0)))
     if before.value == kind.value:

@@ -27,8 +27,7 @@ from pydantic.fields import FieldInfo
 
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot
-from fednet_emu.scenario.document import SHORT_FORMS
-from fednet_emu.scenario.includes import INCLUDE, MIXED
+from fednet_emu.scenario.includes import INCLUDE, MIXED, SHORT_FORMS
 from fednet_emu.scenario.shapes import Shape, short_default
 from fednet_emu.units import unit_of
 
@@ -92,14 +91,12 @@ _INCLUDE_SCHEMA = {
 }
 
 
-def json_schema(
-    model_class: type[BaseModel], short_forms: Iterable[str] = tuple(SHORT_FORMS), *, includes: bool = True
-) -> Schema:
+def json_schema(model_class: type[BaseModel], *, includes: bool = True) -> Schema:
     """Return the JSON schema (draft 2020-12) of the files that describe a `model_class`.
 
-    The settings in `short_forms` may be file names. Mappings may include files, unless `includes` is False.
+    If `includes` is True, mappings may include files, and the settings in `SHORT_FORMS` may be file names.
     """
-    builder = _Builder(frozenset(short_forms), {INCLUDE: _INCLUDE_SCHEMA} if includes else {})
+    builder = _Builder({INCLUDE: _INCLUDE_SCHEMA} if includes else {})
     builder.reference(model_class.__name__, model_class)
     root = builder.definitions.pop(model_class.__name__)
     used = {name: part for name, part in builder.definitions.items() if includes or not name.endswith(".partial")}
@@ -107,8 +104,7 @@ def json_schema(
 
 
 class _Builder:
-    def __init__(self, short_forms: frozenset[str], extra: Schema) -> None:
-        self.short_forms = short_forms
+    def __init__(self, extra: Schema) -> None:
         self.extra = extra  # settings that every mapping may have
         self.definitions: dict[str, Schema] = {}
 
@@ -153,7 +149,7 @@ class _Builder:
         unit = unit_of(name)
         text = f"{field.description or ''}{f' Unit: {unit}.' if unit else ''}".strip()
         choice = self._value(shape, partial=partial, filled=filled)
-        if name in self.short_forms:
+        if self.extra and name in SHORT_FORMS:
             choice = _either([(frozenset({"string"}), {"type": "string"}), choice])
             choice = (choice[0], {"if": _SHARES, "then": {}, "else": choice[1]}) if name == MIXED else choice
         default = (

@@ -51,20 +51,6 @@ def slots() -> Mapping[str, Place]:
     return {name: Place(slot, tuple(dict.fromkeys(keys))) for name, (slot, keys) in sorted(found.items())}
 
 
-def slot_of(name: str) -> Place:
-    """Return the slot (setting with a choice between several kinds) with the name `name`, or at the key `name`.
-
-    Raises:
-        ScenarioError: the slot or key does not exist.
-    """
-    place = _called(name)
-    if place is None:
-        known = sorted({key.rpartition(".")[2] for its in slots().values() for key in its.keys})
-        hint = did_you_mean(name, [*known, *slots()]) or f"; choose from {', '.join(known)}"
-        raise ScenarioError(f"kinds: no such slot, got '{name}'{hint}")
-    return place
-
-
 def _called(name: str) -> Place | None:
     places = slots().values()
     return next((its for its in places if name in (its.slot.name, *its.keys)), None) or next(
@@ -89,12 +75,15 @@ def described(name: str) -> tuple[str, dict[str, str]]:
     component = place.slot.find(kind) if place is not None else next(iter(components), None)
     if component is not None:
         return f"{name}: {first_sentence(component.__doc__)}", _settings_in_words(component)
-    if place is not None and _called(name) is None:
-        kinds = place.slot.names()
-        hint = did_you_mean(kind, kinds, "known:")
+    here = _called(name)
+    if here is not None:
+        return f"{here.slot.name} ({', '.join(here.keys)})", here.described()
+    if place is not None:
+        hint = did_you_mean(kind, place.slot.names(), "known:")
         raise ScenarioError(f"kinds: no such kind of {place.slot.name}, got '{kind}'{hint}")
-    place = slot_of(name)
-    return f"{place.slot.name} ({', '.join(place.keys)})", place.described()
+    known = sorted({key.rpartition(".")[2] for its in slots().values() for key in its.keys})
+    hint = did_you_mean(name, [*known, *slots()]) or f"; choose from {', '.join(known)}"
+    raise ScenarioError(f"kinds: no such slot, got '{name}'{hint}")
 
 
 def _settings_in_words(component: type[BaseModel]) -> dict[str, str]:

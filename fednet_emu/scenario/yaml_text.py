@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 from collections.abc import Callable
-from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 from pydantic import BaseModel
 from ruamel.yaml import YAML
 from ruamel.yaml.composer import Composer
@@ -129,8 +130,7 @@ class _Converter:
     def __init__(self, place: Callable[[int], Place]) -> None:
         self._place = place
         self._scalars = YAML(typ="safe", pure=True).constructor
-        self._open: list[int] = []
-        self._made: dict[int, tuple[Any, int]] = {}
+        self._made: dict[int, tuple[Any, int] | None] = {}  # None while a mapping or list is converted
         self._size = 0
         self.problems: list[str] = []
 
@@ -138,22 +138,21 @@ class _Converter:
         if isinstance(node, ScalarNode):
             self._size += 1
             return Node(self._scalar(node, path, place), place)
-        if id(node) in self._open:
-            self._complain(place, path, "contains itself through an alias; write the value out")
-            return Node(None, place)
         if id(node) in self._made:  # an alias: its value is shared, and counted as if it were written out
-            value, size = self._made[id(node)]
-            self._grow(size, place, path)
-            return Node(value, place)
-        self._open.append(id(node))
+            made = self._made[id(node)]
+            if made is None:
+                self._complain(place, path, "contains itself through an alias; write the value out")
+                return Node(None, place)
+            self._grow(made[1], place, path)
+            return Node(made[0], place)
+        self._made[id(node)] = None
         before = self._size
         self._grow(1, place, path)
         if isinstance(node, MappingNode):
-            value = self._mapping(node, path)
+            value: Any = self._mapping(node, path)
         else:
             value = [self.node(child, (*path, index), self._line(child)) for index, child in enumerate(node.value)]
         self._made[id(node)] = value, self._size - before
-        self._open.pop()
         if str(node.tag) not in (f"{_TAG}map", f"{_TAG}seq"):
             self._complain(place, path, f"yaml tags are not used here, got {_tag_text(node)}; remove the tag")
         return Node(value, place)
@@ -275,11 +274,8 @@ def _has_mapping(value: Any) -> bool:
 
 def float_text(value: float) -> str:
     """Return the shortest YAML text that reads back as the same number; large and small numbers look like `2.0e+7`."""
-    number = Decimal(repr(value))
-    if not number.is_finite():
-        return ".nan" if number.is_nan() else ".inf" if value > 0 else "-.inf"
-    exponent = number.adjusted()
-    if number == 0 or -4 < exponent < 6:
+    if not math.isfinite(value):
+        return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
+    if value == 0 or 1e-3 <= abs(value) < 1e6:
         return repr(value)
-    digits = "".join(map(str, number.normalize().as_tuple().digits))
-    return f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:] or '0'}e{exponent:+d}"
+    return np.format_float_scientific(value, trim="0", exp_digits=1)

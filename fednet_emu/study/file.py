@@ -184,7 +184,7 @@ class StudyFile(Component):
         if not is_study(root) and set(root.value) & (set(Scenario.model_fields) - set(cls.model_fields)):
             what = f"{another_kind(str(path), 'scenario')}; a study has it as base, and a grid"
             raise ScenarioError(f"{file_text(path)}: {what}")
-        study = validate(cls, Document(root, path, {}))
+        study = validate(cls, Document(root, path))
         base = locate(study.base, "scenarios", path)
         if base is None:
             what = no_such(study.base, "scenarios", path)
@@ -199,7 +199,7 @@ class StudyFile(Component):
             ScenarioError: the keys are invalid; all problems are listed.
         """
         root = node_of(keys, Place("study", 0))
-        study = validate(cls, Document(root, None, {}))
+        study = validate(cls, Document(root, None))
         return study._from(name, dump(study), scenario, root)
 
     def _from(self, name: str, text: str, scenario: Document, root: Node) -> Self:

@@ -300,7 +300,7 @@ class RunMaker:
         seeded = apply_overrides(document, [Setting("seed", Node(seeds[0], Place("seeds")))])
         first = validate(Scenario, seeded, self._warn)
         refuse_contradictions(Outlook(first, self.data_dir), seeded)
-        refuse(self.study.unfit_aims(first), Document(self.study.root, None, {}))
+        refuse(self.study.unfit_aims(first), Document(self.study.root, None))
         yield first
         for seed in seeds[1:]:
             yield first.model_copy(update={"seed": seed})

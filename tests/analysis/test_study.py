@@ -226,8 +226,8 @@ def test_another_target_can_be_aimed_at():
 
 def test_two_settings_are_compared_on_the_way_to_a_loss():
     """At half the speed a loss of 0.25, three rounds, takes twice the time: 6 s for 3 s."""
-    found = between(study({"air": ["a", "b"]}, lambda air: 0.5 if air == "b" else 1.0, seeds=1),
-                    ("air=a", "air=b"), loss=0.25)  # fmt: skip
+    view = study({"air": ["a", "b"]}, lambda air: 0.5 if air == "b" else 1.0, seeds=1)
+    found = between(view.aiming_at(loss=0.25), ("air=a", "air=b"))
     rows = found.frame.set_index("quantity")
 
     assert found.target == {"loss": 0.25}

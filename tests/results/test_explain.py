@@ -113,7 +113,7 @@ def replay(rounds, messages=()):
     return Replay(
         {
             "rounds": pd.DataFrame(rounds, columns=["ended_s", "arrived"]).assign(round=range(1, len(rounds) + 1)),
-            "transfers": sent,
+            "transfers": sent.rename_axis("transfer").reset_index(),
             "receptions": heard if (sent["receiver"] == -2).any() else heard.head(0),
         }
     )

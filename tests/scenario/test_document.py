@@ -168,14 +168,10 @@ def test_a_short_form_reads_as_an_include() -> None:
 
 
 def test_only_keys_of_the_table_have_a_short_form() -> None:
-    """The text of other settings stays text, and the table is the caller's."""
+    """The text of other settings stays text."""
     write("channels/street.yaml", "p: 1\n")
 
     assert from_text("name: street\n").data == {"name": "street"}
-    assert from_text("air: street\nchannel: street\n", short_forms={"air": "channels"}).data == {
-        "air": {"p": 1},
-        "channel": "street",
-    }
 
 
 def test_a_circle_of_includes_is_an_error_that_shows_the_chain() -> None:

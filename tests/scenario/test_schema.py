@@ -295,7 +295,7 @@ def test_what_steers_a_terminal_is_an_escape() -> None:
     text = dump(turned)
 
     assert (r'name: "a\u202eb"' in text, r'k: "c\u2066d"' in text, text.isascii()) == (True, True, True)
-    assert validate(ScenarioDump, from_text(text, short_forms={})) == turned
+    assert validate(ScenarioDump, from_text(text)) == turned
 
 
 def test_every_setting_is_written_out() -> None:
@@ -367,4 +367,4 @@ def scenarios(draw: Any) -> ScenarioDump:
 @given(scenarios())
 def test_a_dumped_scenario_reads_back_as_itself(scenario: ScenarioDump) -> None:
     """The text of a scenario, read and validated, is an equal scenario."""
-    assert validate(ScenarioDump, from_text(dump(scenario), short_forms={})) == scenario
+    assert validate(ScenarioDump, from_text(dump(scenario))) == scenario

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from fednet_emu.analysis.data_split import DataSplit, Part
-from fednet_emu.arrays import IntArray
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.draw.palette import BLUE, VERMILLION
 from fednet_emu.draw.style import (
     POINTS_PER_IN,
@@ -60,25 +60,24 @@ def split_figures(split: DataSplit) -> dict[str, Figure]:
 
 
 def _figure(part: Part, order: IntArray, which: str) -> PaperFigure:
-    count, labels = len(order), 0 if part.counts is None else len(part.counts)
+    labels = 0 if part.counts is None else len(part.counts)
     map_in = min(max(MAP_IN, ROW_IN * labels), HIGHEST_MAP_IN)
-    alone = part.counts is None and part.targets is None
     with paper_style():
-        figure = new_figure(BARS_IN + (MAP_IN if alone else map_in) + 0.35)
+        figure = new_figure(BARS_IN + map_in + 0.35)
         figure.numbers = part.frame(which)
-        if alone:
-            _sizes(figure.add_subplot(), part, order)
+        if part.counts is None and part.targets is None:
+            last = figure.add_subplot()
+            _sizes(last, part, order)
         else:
-            above, below = figure.subplots(2, 1, sharex=True, height_ratios=[BARS_IN, map_in])
+            above, last = figure.subplots(2, 1, sharex=True, height_ratios=[BARS_IN, map_in])
             _sizes(above, part, order)
-            if part.counts is None:
-                _targets(figure, below, part, order)
-            elif count <= MOST_BUBBLES:
-                _bubbles(figure, below, part, map_in)
+            if part.targets is not None:
+                _targets(figure, last, part.targets[:, order])
+            elif part.counts is not None and len(order) <= MOST_BUBBLES:
+                _bubbles(figure, last, part.counts, map_in)
             else:
-                _shades(figure, (above, below), part, order)
+                _shades(figure, (above, last), part, order)
             above.tick_params(axis="x", bottom=False, labelbottom=False)
-        last = figure.axes[0] if alone else figure.axes[1]
         _name_devices(last, part, order)
     return figure
 
@@ -95,9 +94,7 @@ def _sizes(axes: Axes, part: Part, order: IntArray) -> None:
     finish_axes(axes, grid=False)
 
 
-def _bubbles(figure: Figure, axes: Axes, part: Part, map_in: float) -> None:
-    counts = part.counts
-    assert counts is not None
+def _bubbles(figure: Figure, axes: Axes, counts: IntArray, map_in: float) -> None:
     label, device = np.nonzero(counts)
     across_in, down_in = (WIDTH_IN - LABELS_IN) / counts.shape[1], map_in / len(counts)
     widest_pt, most = min(1.6 * across_in, 1.1 * down_in) * POINTS_PER_IN, int(counts.max())
@@ -122,11 +119,9 @@ def _shades(figure: Figure, axes: tuple[Axes, Axes], part: Part, order: IntArray
     _name_labels(axes[1], labels)
 
 
-def _targets(figure: Figure, axes: Axes, part: Part, order: IntArray) -> None:
-    targets = part.targets
-    assert targets is not None
-    places, (low, first, median, third, high) = np.arange(len(order)), targets[:, order]
-    if len(order) <= MOST_BUBBLES:
+def _targets(figure: Figure, axes: Axes, targets: Array) -> None:
+    places, (low, first, median, third, high) = np.arange(targets.shape[1]), targets
+    if len(places) <= MOST_BUBBLES:
         most: Artist = axes.vlines(places, low, high, color=BLUE, linewidth=0.8)
         half: Artist = axes.vlines(places, first, third, color=BLUE, linewidth=3.0)
         (middle,) = axes.plot(places, median, linestyle="", marker="o", color=VERMILLION, markeredgewidth=0)

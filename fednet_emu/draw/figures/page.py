@@ -13,7 +13,7 @@ from matplotlib.font_manager import FontProperties
 from fednet_emu.analysis.statistics import Interval
 from fednet_emu.draw.figures.tex import escaped
 from fednet_emu.draw.style import POINTS_PER_IN, SIZES, PaperFigure, add_legend, paper_style, wrapped
-from fednet_emu.errors import FednetError, did_you_mean
+from fednet_emu.errors import require_known
 
 TITLE_PT = 8.0
 DIGITS, LATEX_DIGITS = 6, 3
@@ -32,9 +32,7 @@ def fit_to_page(figure: Figure, size: str | None = None, title: str | None = Non
     Raises:
         FednetError: the size does not exist.
     """
-    if size is not None and size not in SIZES:
-        hint = did_you_mean(size, SIZES, "choose from")
-        raise FednetError(f"size: no such width of a figure, got '{size}'{hint}")
+    require_known("size: no such width of a figure", size, SIZES)
     with paper_style():
         if size is not None:
             figure.set_figwidth(SIZES[size])

@@ -16,6 +16,7 @@ from fednet_emu.draw.style import (
     add_legend,
     finish_axes,
     line_style,
+    new_axes,
     new_figure,
     paper_style,
 )
@@ -35,8 +36,7 @@ def rate_figure(distance_m: Array, curves: Mapping[str, Rates]) -> Figure:
     """
     with paper_style():
         if len(curves) <= MANY:
-            figure = new_figure(CURVE_HEIGHT_IN)
-            axes = figure.add_subplot()
+            figure, axes = new_axes(CURVE_HEIGHT_IN)
             _draw(axes, distance_m, curves)
             if len(curves) > 1:
                 add_legend(figure, axes.get_lines())

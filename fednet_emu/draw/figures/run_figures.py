@@ -37,11 +37,11 @@ from fednet_emu.draw.style import (
     fit_scale,
     fit_share_scale,
     line_style,
-    new_figure,
+    new_axes,
     paper_style,
 )
-from fednet_emu.errors import DataError, FednetError, did_you_mean
-from fednet_emu.files.writing import csv_text, write_text
+from fednet_emu.errors import FednetError, did_you_mean, require_known
+from fednet_emu.files.writing import csv_text, file_errors, write_text
 
 MARKERS_PER_CURVE = 8
 EVALUATION_COLUMNS = ("simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j", "loss", "accuracy")
@@ -82,8 +82,7 @@ def latency_figure(rounds: Tables) -> Figure | None:
     if not together_s.size:
         return None
     unit = axis_unit(float(np.median(together_s)), LONG_TIMES)  # the maximum may be an outlier
-    figure = new_figure(CURVE_HEIGHT_IN)
-    axes = figure.add_subplot()
+    figure, axes = new_axes(CURVE_HEIGHT_IN)
     for index, (label, latency_s) in enumerate(latencies):
         if latency_s.size:
             axes.ecdf(latency_s / unit.size, label=label, **line_style(index) | {"marker": "none"})
@@ -102,8 +101,7 @@ def progress_figure(curves: Tables, measure: str, cost: Cost, title: str = "", t
         target: a value of the score, marked by a horizontal line.
     """
     unit = cost.unit(max(float(cost.of(rows).max()) for _, rows in curves if len(rows)))
-    figure = new_figure(CURVE_HEIGHT_IN)
-    axes = figure.add_subplot()
+    figure, axes = new_axes(CURVE_HEIGHT_IN)
     for index, (label, rows) in enumerate(curves):
         if len(rows):
             every = max(1, len(rows) // MARKERS_PER_CURVE)
@@ -184,10 +182,8 @@ def one_figure(
         if against is not None:
             raise FednetError(f"against: '{what}' is not drawn against a cost, got '{against}'; leave it out")
         return drawn[what]
-    cost = RECORDED.get(against or "time")
-    if cost is None:
-        hint = did_you_mean(str(against), RECORDED, "choose from")
-        raise FednetError(f"against: no such cost, got '{against}'{hint}")
+    require_known("against: no such cost", against or None, RECORDED)
+    cost = RECORDED[against or "time"]
     if what not in known:
         choices = ", ".join(known) or "none"
         raise FednetError(f"plot: '{what}' was not measured, got no figure; choose from {choices}")
@@ -225,7 +221,7 @@ def save(
     as_csv = partial(csv_text, digits=DIGITS)
     texts = [(ending, text) for ending, text, wanted in (("csv", as_csv, csv), ("tex", latex_text, latex)) if wanted]
     written = []
-    try:
+    with file_errors(folder, "written", "choose another --out"):
         folder.mkdir(parents=True, exist_ok=True)
         with paper_style(), rc_context(settings):  # type: ignore[arg-type]
             for name, figure in figures.items():
@@ -234,8 +230,6 @@ def save(
                 for ending, text in texts:
                     write_text(folder / f"{name}.{ending}", text(numbers_of(figure)))
                     written.append(folder / f"{name}.{ending}")
-    except OSError as error:
-        raise DataError(str(folder), f"cannot be written ({error.strerror})", "choose another --out") from error
     return written
 
 
@@ -251,22 +245,20 @@ def _settings(formats: Sequence[str]) -> dict[str, Any]:
     return {"pgf.texsystem": found[0]}
 
 
-class _Recorded(NamedTuple):
-    """The tables of a run that are needed for its timeline."""
+TIMELINE = {
+    "transfers": TRANSFER_COLUMNS,
+    "receptions": RECEPTION_COLUMNS,
+    "computes": COMPUTE_COLUMNS,
+    "rounds": ROUND_COLUMNS,
+}
+"""Tables and columns of a run that are needed for its timeline, in the order of `_Recorded`."""
 
+
+class _Recorded(NamedTuple):
     transfers: pd.DataFrame
     receptions: pd.DataFrame
     computes: pd.DataFrame
     rounds: pd.DataFrame
-
-    @staticmethod
-    def of(run: RunRecords) -> _Recorded:
-        return _Recorded(
-            run.table("transfers", TRANSFER_COLUMNS),
-            run.table("receptions", RECEPTION_COLUMNS),
-            run.table("computes", COMPUTE_COLUMNS),
-            run.table("rounds", ROUND_COLUMNS),
-        )
 
     @property
     def end_s(self) -> float:
@@ -275,7 +267,7 @@ class _Recorded(NamedTuple):
 
 
 def _panels(runs: Sequence[RunRecords], labels: Sequence[str], shown: Window) -> list[Panel]:
-    recorded = [_Recorded.of(run) for run in runs]
+    recorded = [_Recorded(*(run.table(*each) for each in TIMELINE.items())) for run in runs]
     until_s = _end_s(recorded, shown)
     return [_panel(*each, shown, until_s) for each in zip(labels, runs, recorded, strict=True)]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.animation import FuncAnimation, PillowWriter
+from matplotlib.animation import PillowWriter
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
@@ -35,6 +35,7 @@ from fednet_emu.draw.style import (
     finish_lines,
     fit_scale,
     line_style,
+    new_axes,
     new_figure,
     paper_style,
     round_ticks,
@@ -78,17 +79,14 @@ def write_weights_animation(weights: pd.DataFrame, path: Path) -> None:
     """Write an animated GIF of the series `weights` of one run, with one frame for each recorded round."""
     rounds, matrices = weight_matrices(weights)
     with paper_style():
-        figure = new_figure(WIDTH_IN)
-        axes = figure.add_subplot()
+        (figure, axes), writer = new_axes(WIDTH_IN), PillowWriter(fps=4)
         image = _draw_weights(axes, matrices[0], rounds[0])
         axes.set(xlabel="Device", ylabel="Device")
-
-        def show(frame: int) -> tuple[AxesImage]:
-            image.set_data(matrices[frame])
-            axes.set_title(f"Round {rounds[frame]}")
-            return (image,)
-
-        FuncAnimation(figure, show, frames=len(rounds)).save(path, PillowWriter(fps=4), dpi=RESOLUTION_DPI)
+        with writer.saving(figure, path, RESOLUTION_DPI):
+            for number, matrix in zip(rounds, matrices, strict=True):
+                image.set_data(matrix)
+                axes.set_title(f"Round {number}")
+                writer.grab_frame()
 
 
 def weight_matrices(weights: pd.DataFrame) -> tuple[list[int], Array]:
@@ -123,8 +121,7 @@ def cycle_figure(tables: Tables) -> Figure:
     """
     runs = cycle_times([table for _, table in tables])
     unit = axis_unit(float(runs["cycle_s"].max()), LONG_TIMES)
-    figure = new_figure(CURVE_HEIGHT_IN)
-    axes = figure.add_subplot()
+    figure, axes = new_axes(CURVE_HEIGHT_IN)
     for index, (way, rows) in enumerate(runs.groupby("grouping", sort=False)):
         mean = rows.groupby("groups_formed")["cycle_s"].mean() / unit.size
         axes.plot(mean.index, mean, label=str(way), **line_style(index))
@@ -139,8 +136,7 @@ def bound_figure(tables: Tables) -> Figure:
 
     The theoretical bound of the excess loss is a dashed line.
     """
-    figure = new_figure(CURVE_HEIGHT_IN)
-    axes = figure.add_subplot()
+    figure, axes = new_axes(CURVE_HEIGHT_IN)
     for index, (label, rows) in enumerate(tables):
         style = _plain(index)
         name = f"{label}, " if len(tables) > 1 else ""
@@ -366,13 +362,13 @@ def _positions(rows: pd.DataFrame) -> tuple[dict[int, Array], Array]:
     return dict(zip(devices.tolist(), xy_m, strict=True)), xy_m
 
 
-def _limits(rows: pd.DataFrame) -> tuple[tuple[float, float], tuple[float, float]]:
+def _limits(rows: pd.DataFrame) -> Array:
+    """Return the limits of both axes [2, 2] within which the devices of all recorded rounds are plotted."""
     true = true_places(rows)
     xy = np.array([place for _, mine in rows.groupby("round") for place in places_of(mine, true=true).values()])
     low, high = xy.min(axis=0), xy.max(axis=0)
     margin = 0.06 * float((high - low).max()) or 1.0
-    left, right = (float(low[0]) - margin, float(high[0]) + margin), (float(low[1]) - margin, float(high[1]) + margin)
-    return left, right
+    return np.stack([low - margin, high + margin], axis=1)
 
 
 def circles(clusters: Sequence[Sequence[int]]) -> dict[int, Array]:

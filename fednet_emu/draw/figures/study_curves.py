@@ -32,7 +32,7 @@ from fednet_emu.draw.style import (
     new_figure,
     round_ticks,
 )
-from fednet_emu.errors import FednetError, did_you_mean
+from fednet_emu.errors import FednetError, require_known
 
 POINTS, MARKERS, SETTLED = 200, 5, 6
 """`POINTS` and `MARKERS` are the numbers of points and markers of a line. The first 1 / `SETTLED` of the points of a
@@ -84,8 +84,7 @@ class Layout:
         if len(chosen) > 2:
             raise FednetError(f"--panels: at most two axes can be panels, got {', '.join(chosen)}; leave some to lines")
         for name in chosen:
-            if name not in names:
-                raise FednetError(f"--panels: no such axis, got '{name}'{did_you_mean(name, names, 'its axes:')}")
+            require_known("--panels: no such axis", name, names, "its axes:")
         lines = combinations(view, [name for name in names if name not in chosen])
         if len(chosen) == 2:
             rows, columns = (combinations(view, [name]) for name in chosen)
@@ -125,17 +124,14 @@ def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) 
     for row, (panels, places) in enumerate(zip(layout.panels, grid, strict=True)):
         for place, axes in enumerate(places):
             if place < len(panels):
-                bands = {
-                    index: found._replace(spent=found.spent / unit.size)
+                own = [
+                    Drawn(axes, index, panels[place], line, found._replace(spent=found.spent / unit.size))
                     for index, line in enumerate(layout.lines)
                     for rows in [rows_of(known, {**panels[place], **line})]
                     if (found := band_of(rows, metric, cost, POINTS, float(spent.max()))) is not None
-                }
-                drawn += [
-                    Drawn(axes, str(line_style(index)["color"]), panels[place], layout.lines[index], found)
-                    for index, found in bands.items()
                 ]
-                _draw(axes, bands, layout.names.text(panels[place]), len(layout.lines))
+                _draw(axes, own, layout.names.text(panels[place]), len(layout.lines))
+                drawn += own
             else:
                 axes.set_axis_off()
                 grid[row - 1, place].tick_params(labelbottom=True)
@@ -174,7 +170,8 @@ class Drawn(NamedTuple):
     """The mean curve of a setting with its band, as plotted in a panel of a figure."""
 
     axes: Axes
-    colour: str
+    number: int
+    """Number of the line in its panel, which determines the style of the line."""
     panel: Levels
     line: Levels
     band: Band
@@ -187,11 +184,12 @@ class Drawn(NamedTuple):
         return pd.DataFrame({**levels, **columns})
 
 
-def _draw(axes: Axes, bands: Mapping[int, Band], panel: str, lines: int) -> None:
-    for index, its in bands.items():
-        style, whole = line_style(index), its.runs == its.runs[0]
+def _draw(axes: Axes, drawn: Sequence[Drawn], panel: str, lines: int) -> None:
+    for each in drawn:
+        its, style = each.band, line_style(each.number)
+        whole = its.runs == its.runs[0]
         every = max(1, int(whole.sum()) // MARKERS)
-        axes.plot(its.spent[whole], its.mean[whole], markevery=(min(index * 4, every // 2), every), **style)
+        axes.plot(its.spent[whole], its.mean[whole], markevery=(min(each.number * 4, every // 2), every), **style)
         after = ~whole | (np.append(~whole[1:], False))
         if (~whole).any():
             axes.plot(its.spent[after], its.mean[after], **style | CARRIED)
@@ -209,13 +207,14 @@ def _falls(its: Band) -> list[int]:
     return [int(place) + 1 for place in np.flatnonzero(np.diff(its.runs) < 0) if its.runs[place + 1] > 0]
 
 
-def _number_falls(axes: Axes, bands: Sequence[tuple[str, Band]]) -> None:
+def _number_falls(axes: Axes, drawn: Sequence[Drawn]) -> None:
     """Write the number of runs that have not ended beside each line, at the points where this number decreases.
 
     Numbers that would overlap are omitted. The limits of the axes must be final.
     """
     taken: list[Array] = []
-    for colour, its in bands:
+    for each in drawn:
+        its, colour = each.band, line_style(each.number)["color"]
         for place in _falls(its):
             spot = np.array([its.spent[place], its.mean[place]])
             where = axes.transAxes.inverted().transform(axes.transData.transform(spot))
@@ -240,8 +239,9 @@ def _finish_panels(drawn: Sequence[Drawn], target: float | None) -> None:
     for axes in dict.fromkeys(its.axes for its in drawn):
         if target is not None:
             axes.axhline(target, **TARGET_LINE)
-        _number_falls(axes, [(its.colour, its.band) for its in drawn if its.axes is axes])
-        bands = [its.band for its in drawn if its.axes is axes]
+        own = [its for its in drawn if its.axes is axes]
+        _number_falls(axes, own)
+        bands = [its.band for its in own]
         if len(bands) > 1 and _apart(bands) <= COINCIDE * float(np.ptp(axes.get_ylim())):
             look: dict[str, Any] = {"ha": "right", "va": "bottom", "fontsize": SMALL_PT - 1}
             axes.text(0.98, 0.04, "lines coincide", transform=axes.transAxes, **look)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
@@ -13,7 +13,7 @@ from fednet_emu.draw.figures.study_curves import Layout, curve_figure
 from fednet_emu.draw.figures.study_pareto import cost_front_figure, pareto_figure
 from fednet_emu.draw.figures.study_rows import bar_figure, difference_figure, final_figure
 from fednet_emu.draw.style import paper_style
-from fednet_emu.errors import FednetError, did_you_mean
+from fednet_emu.errors import FednetError, require_known
 
 MOST_LINES = 8
 """Maximum number of lines in a panel that a reader can distinguish. A figure with more lines is plotted only if the
@@ -47,7 +47,7 @@ def study_figures(
     Raises:
         FednetError: a metric, cost, axis or level does not exist, or the metric was not measured.
     """
-    _choice("--against", against, RECORDED)
+    require_known("--against: no such choice", against, RECORDED)
     layout, measure = Layout.of(view, panels, rename), _metric(view, metric)
     with paper_style():
         drawn = {
@@ -65,7 +65,7 @@ def study_figures(
 
 
 def _metric(view: StudyRecords, metric: str | None) -> str:
-    _choice("--metric", metric, METRICS)
+    require_known("--metric: no such choice", metric, METRICS)
     known = list(view.metrics)
     if not known:
         raise FednetError(f"{view.name}: nothing was evaluated, got no figure; finish runs that learn")
@@ -73,9 +73,3 @@ def _metric(view: StudyRecords, metric: str | None) -> str:
         remedy = "set evaluation.per_device: true" if metric in OF_DEVICES else f"choose from {', '.join(known)}"
         raise FednetError(f"--metric: was not measured in {view.name}, got '{metric}'; {remedy}")
     return metric or known[0]
-
-
-def _choice(option: str, value: str | None, choices: Collection[str]) -> None:
-    if value is not None and value not in choices:
-        hint = did_you_mean(value, choices, "choose from")
-        raise FednetError(f"{option}: no such choice, got '{value}'{hint}")

@@ -19,7 +19,7 @@ from fednet_emu.analysis.settings import Names, Setting, settings_of
 from fednet_emu.analysis.study import Levels, StudyRecords, target_text
 from fednet_emu.arrays import Array
 from fednet_emu.draw.figures.study_curves import fitted
-from fednet_emu.draw.style import SMALL_PT, add_legend, finish_axes, line_style, new_figure, round_ticks
+from fednet_emu.draw.style import SMALL_PT, add_legend, finish_axes, line_style, new_axes, new_figure, round_ticks
 
 HEIGHT_IN, LONE_HEIGHT_IN, FINE = 1.75, 2.2, 200
 """Height of a row of panels and height of a single panel, in inches. `FINE` is the number of steps into which each axis
@@ -84,8 +84,7 @@ def cost_front_figure(view: StudyRecords, names: Names | None = None) -> Figure 
     time, energy = TRADED["time"], TRADED["energy"]
     units = {cost.column: cost.unit(float(points[cost.column].max())) for cost in (time, energy)}
     on = fronts(points, [(time.column, energy.column)])[f"{time.column}:{energy.column}"]
-    figure = new_figure(LONE_HEIGHT_IN)
-    axes = figure.subplots()
+    figure, axes = new_axes(LONE_HEIGHT_IN)
     at = points[list(units)] / [unit.size for unit in units.values()]
     for _, members in points[on].groupby("data_set", sort=False):
         axes.plot(*at.loc[members.index].sort_values(time.column).to_numpy().T, color="0.6", linewidth=0.7, zorder=1)

@@ -31,6 +31,7 @@ from fednet_emu.draw.style import (
     add_legend,
     finish_axes,
     line_style,
+    new_axes,
     new_figure,
     round_ticks,
     wrapped,
@@ -139,8 +140,7 @@ def best_figure(ranking: RankedSettings, rename: Mapping[str, str] | None = None
     """
     settings = ranking.settings
     unit = ranking.cost.unit(max(float(its.costs.max()) for its in settings))
-    figure = new_figure(0.55 + ROW_IN * len(settings))
-    axes = figure.subplots()
+    figure, axes = new_axes(0.55 + ROW_IN * len(settings))
     cut = [_draw_ranked(axes, its, row, unit) for row, its in enumerate(settings)]
     levels = [its.setting.levels for its in settings]
     known = {axis: list(dict.fromkeys(each[axis] for each in levels)) for axis in levels[0]}
@@ -301,68 +301,44 @@ def bar_figure(view: StudyRecords, cost: Cost, layout: Layout) -> Figure | None:
     panels: list[Levels] = [panel for row in layout.panels for panel in row]
     figure = new_figure(len(panels) * (PANEL_IN + BAR_IN * len(layout.lines)) + FRAME_IN)
     grid = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
-    needed = [
-        [
-            rows_of(view.runs, {**panel, **line})[cost.to_target].to_numpy(np.float64) / unit.size
-            for line in layout.lines
-        ]
-        for panel in panels
-    ]
-    intervals = [[cost_interval(values[np.isfinite(values)]) for values in panel] for panel in needed]
-    drawn = list(zip(panels, needed, intervals, strict=True))
-    cut = [_draw(axes, layout, *panel) for axes, panel in zip(grid, drawn, strict=True)]
-    failed = any(np.isnan(values).any() for panel in needed for values in panel)
-    longest = float(np.nanmax([[interval.mean, interval.high] for panel in intervals for interval in panel]))
-    right = longest * (FAILED_ROOM if failed else ROOM)
-    grid[0].set_xlim(0.0, right)
-    for axes, values in zip(grid, needed, strict=True):
-        _cross(axes, values, right)
+    cut, numbers = False, []
+    for axes, panel in zip(grid, panels, strict=True):
+        for row, line in enumerate(layout.lines):
+            needed = rows_of(view.runs, {**panel, **line})[cost.to_target].to_numpy(np.float64) / unit.size
+            reached = needed[np.isfinite(needed)]
+            interval = cost_interval(reached)
+            colour = line_style(row)["color"] if len(layout.lines) <= len(LINE_COLOURS) else BLUE
+            cut |= _draw_bar(axes, row, colour, interval, len(reached), len(needed))
+            named = {f"{name} ({unit.symbol})": value for name, value in interval._asdict().items()}
+            numbers.append({**panel, **line, "runs": len(needed), "reached": len(reached), **named})
+        finish_rows(axes, layout.lines, layout.names, panel, grid=False)
+    table = figure.numbers = pd.DataFrame(numbers)
+    failed = (table["reached"] < table["runs"]).any()
+    longest = float(np.nanmax(table[[f"{end} ({unit.symbol})" for end in ("mean", "high")]].to_numpy(np.float64)))
+    grid[0].set_xlim(0.0, longest * (FAILED_ROOM if failed else ROOM))
     grid[-1].set_xlabel(cost.label(unit, target_text(view.target)))
-    handles = [interval_entry(cut=any(cut))] if any(len(v) > 1 for values in needed for v in values) else []
+    handles = [interval_entry(cut=cut)] if (table["runs"] > 1).any() else []
     if failed:
         handles.append(entry("run that never got there", CROSS))
     add_legend(figure, handles, handle_em=1.6)
-    figure.numbers = pd.DataFrame(
-        [
-            {**panel, **line, **_numbers(values, interval, unit)}
-            for panel, needs, means in drawn
-            for line, values, interval in zip(layout.lines, needs, means, strict=True)
-        ]
-    )
     return figure
 
 
-def _numbers(needed: Array, interval: Interval, unit: Unit) -> dict[str, Any]:
-    named = {f"{name} ({unit.symbol})": value for name, value in interval._asdict().items()}
-    return {"runs": len(needed), "reached": int(np.isfinite(needed).sum()), **named}
-
-
-def _draw(axes: Axes, layout: Layout, panel: Levels, needed: list[Array], intervals: list[Interval]) -> bool:
-    cut = False
-    several = len(layout.lines) > len(LINE_COLOURS)
-    for index, (values, interval) in enumerate(zip(needed, intervals, strict=True)):
-        reached = int(np.isfinite(values).sum())
-        end = 0.0
-        if reached:
-            colour = BLUE if several else line_style(index)["color"]
-            axes.barh(index, interval.mean, height=0.7, color=colour, alpha=0.75, linewidth=0)
-            cut = draw_interval(axes, interval, index, least=0.0) or cut
-            end = np.nanmax([interval.mean, interval.high])
-        if reached < len(values) or not len(values) or interval.mean == 0:
-            every = "0" if reached else "no runs"
-            text = f"{reached} of {len(values)} runs" if reached < len(values) else every
-            write_beside(axes, text, (end, index))
-    finish_rows(axes, layout.lines, layout.names, panel, grid=False)
-    return cut
-
-
-def _cross(axes: Axes, needed: list[Array], right: float) -> None:
-    for index, values in enumerate(needed):
-        failed = int(np.isnan(values).sum())
-        shown = failed if failed <= MOST_CROSSES else 1
-        if failed:
-            places = right * (1.0 - CROSS_SHARE * (0.5 + np.arange(shown)))
-            axes.plot(places, np.full(shown, index), **CROSS, clip_on=False, label=f"{failed} failed")
+def _draw_bar(axes: Axes, row: int, colour: str, interval: Interval, reached: int, runs: int) -> bool:
+    """Plot a mean cost as a bar, and the runs that missed the target as crosses; return True if the interval is cut."""
+    cut, end, failed = False, 0.0, runs - reached
+    if reached:
+        axes.barh(row, interval.mean, height=0.7, color=colour, alpha=0.75, linewidth=0)
+        cut, end = draw_interval(axes, interval, row, least=0.0), np.nanmax([interval.mean, interval.high])
+    if failed:
+        write_beside(axes, f"{reached} of {runs} runs", (end, row))
+        shown, across = failed if failed <= MOST_CROSSES else 1, axes.get_yaxis_transform()
+        places = 1.0 - CROSS_SHARE * (0.5 + np.arange(shown))
+        options: dict[str, Any] = {"clip_on": False, "transform": across, "label": f"{failed} failed"}
+        axes.plot(places, np.full(shown, row), **CROSS, **options)
         if failed > MOST_CROSSES:
-            place = (right * (1.0 - 2 * CROSS_SHARE), index)
-            axes.annotate(f"{failed}", place, va="center", ha="right", fontsize=SMALL_PT - 1, color=VERMILLION)
+            look: dict[str, Any] = {"va": "center", "ha": "right", "fontsize": SMALL_PT - 1, "color": VERMILLION}
+            axes.annotate(f"{failed}", (1.0 - 2 * CROSS_SHARE, row), xycoords=across, **look)
+    elif not runs or interval.mean == 0:
+        write_beside(axes, "0" if runs else "no runs", (end, row))
+    return cut

@@ -15,7 +15,7 @@ from fednet_emu.analysis.searched import SearchRecords
 from fednet_emu.analysis.study import target_text
 from fednet_emu.draw.figures.study_rows import CROSS, DOT, MEAN, entry
 from fednet_emu.draw.palette import BLUE, GREY
-from fednet_emu.draw.style import PaperFigure, add_legend, finish_axes, new_figure, round_ticks
+from fednet_emu.draw.style import PaperFigure, add_legend, finish_axes, new_axes, round_ticks
 
 HEIGHT_IN = 2.4
 WIDE = 30.0
@@ -31,8 +31,7 @@ def search_figure(view: SearchRecords) -> PaperFigure:
     Trials that missed the target are plotted at the upper edge of the figure. If several costs are minimised, the first
     two costs of each trial are plotted against each other.
     """
-    figure = new_figure(HEIGHT_IN)
-    axes = figure.subplots()
+    figure, axes = new_axes(HEIGHT_IN)
     handles = _front(axes, view) if len(view.columns) > 1 else _course(axes, view)
     finish_axes(axes)
     add_legend(figure, handles, handle_em=1.6)

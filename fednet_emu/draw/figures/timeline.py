@@ -147,13 +147,12 @@ def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
             _draw_areas(first, panel, unit)
             axes = next(grid)
         _draw(axes, panel, chosen, unit)
-        for one in {first, axes}:
-            one.set_xlim(begin_s / unit.size, end_s / unit.size)
         if len(panels) > 1:
             first.set_title(wrapped(panel.label), loc="left", pad=3.0)
+    for each in figure.axes:
+        each.set_xlim(begin_s / unit.size, end_s / unit.size)
     axes.set_xlabel(f"Time ({unit.symbol})")
-    handles = _legend_handles(panels)
-    add_legend(figure, handles, handle_em=1.4)
+    add_legend(figure, _legend_handles(panels), handle_em=1.4)
     figure.numbers = pd.concat([panel.bars.assign(run=panel.label) for panel in panels], ignore_index=True)
     return figure
 
@@ -211,8 +210,7 @@ def _add_bars(axes: Axes, boxes: Array, **options: Any) -> None:
 
 def _boxes(bars: pd.DataFrame, devices: list[int], unit: Unit, height: float = 0.8) -> Array:
     """Return the corners [bars, 4, 2] of horizontal bars, each centred vertically on the row of its device."""
-    order = np.argsort(devices)
-    row = order[np.searchsorted(np.asarray(devices)[order], bars["device"].to_numpy(np.int64))]
+    row = bars["device"].map({device: row for row, device in enumerate(devices)}).to_numpy(np.float64)
     started, ended = (bars[name].to_numpy(np.float64) / unit.size for name in ("started_s", "ended_s"))
     low, high = row - height / 2, row + height / 2
     x = np.stack([started, ended, ended, started], axis=1)

@@ -26,6 +26,7 @@ from fednet_emu.records.folder import read_manifest, versions
 from fednet_emu.records.ledger import DATA_SPLIT, DESCRIBED, GROUND, SEVERAL, TABLES, scores_in
 from fednet_emu.records.reasons import REASONS
 from fednet_emu.records.rows import KINDS
+from fednet_emu.records.summaries import deliveries
 
 SCRIPTS = (
     "run_story.js", "run_live.js", "run_curves.js", "run_data.js", "timeline_bars.js", "timeline_paint.js",
@@ -215,12 +216,8 @@ def _losses(usage: Usage) -> list[dict[str, Any]]:
 
     A transfer to several devices counts as one delivery for each device. The reason is empty if a delivery succeeded.
     """
-    sent = usage.transfers
     heard = usage.receptions[usage.receptions["receiver"] >= 0]
-    heard = heard.merge(sent[["transfer", "direction", "size_bit"]], on="transfer")
-    alone = sent[sent["receiver"] != SEVERAL]
-    columns = ["direction", "loss_reason", "size_bit"]
-    each = pd.concat([part[columns].astype({"direction": str, "loss_reason": str}) for part in (alone, heard)])
+    each = deliveries(usage.transfers, heard).astype({"direction": str, "loss_reason": str})
     counts = each.groupby(["direction", "loss_reason"])["size_bit"].agg(["size", "sum"]).reset_index()
     counts = counts.sort_values("size", ascending=False)
     return [
@@ -325,7 +322,6 @@ def _of(usage: Usage, devices: IntArray) -> tuple[pd.DataFrame, pd.DataFrame, pd
     heard = heard[_among(heard["receiver"], devices)]
     several = (sent["receiver"] == SEVERAL) & sent["transfer"].isin(heard["transfer"])
     sent = sent[_among(sent["sender"], devices) | _among(sent["receiver"], devices) | several]
-    heard = heard[heard["transfer"].isin(sent["transfer"])]
     return sent, heard, made[_among(made["device"], devices)]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fednet_emu.analysis.activity import spread
 from fednet_emu.analysis.comparison import ALL_PAIRS, MOST, compared_axes, differences
 from fednet_emu.analysis.fronts import WANTED, ends_of, fronts, points_of
 from fednet_emu.analysis.quantities import counted
@@ -251,7 +252,7 @@ def _points(points: pd.DataFrame, pairs: Iterable[tuple[str, str]], names: Seque
     found = fronts(points, pairs)
     kept = np.zeros(len(points), bool)
     for where in points.groupby("setting", sort=False).indices.values():
-        kept[where[np.linspace(0, len(where) - 1, min(len(where), MOST_POINTS)).round().astype(int)]] = True
+        kept[spread([*where], MOST_POINTS)] = True
     kept |= np.any([*found.values(), kept], axis=0)
     shown = points[kept]
     return {

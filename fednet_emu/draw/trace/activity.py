@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
-from typing import BinaryIO, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.draw.trace import names, packets
@@ -41,7 +42,7 @@ class Activity:
     """
 
     def __init__(
-        self, file: BinaryIO, tracks: Tracks, cuts_ns: IntArray, named: Callable[[IntArray], IntArray]
+        self, file: IO[bytes], tracks: Tracks, cuts_ns: IntArray, named: Callable[[IntArray], IntArray]
     ) -> None:
         self._file, self._tracks, self._named = file, tracks, named
         self._turns, self._lanes, self._air_lanes = Turns(cuts_ns), Lanes(), Lanes()
@@ -153,16 +154,12 @@ class Reach:
         """
         if not len(track):
             return np.empty(0, np.int64)
-        opening = np.append(True, track[1:] != track[:-1])
-        first = np.flatnonzero(opening)
+        first = np.flatnonzero(np.append(True, track[1:] != track[:-1]))
         names = track[first].tolist()
         known = np.array([self.until_ns.get(name, NEVER_NS) for name in names], np.int64)
         reached = ended_ns.copy()
         reached[first] = np.maximum(reached[first], known)
-        # ranks of times, shifted to a separate range for each track, so that one running maximum serves all tracks
-        times, rank = np.unique(reached, return_inverse=True)
-        shift = (np.cumsum(opening) - 1) * len(times)
-        reached = times[np.maximum.accumulate(rank + shift) - shift]
+        reached = pd.Series(reached).groupby(track).cummax().to_numpy()
         last = np.append(first[1:], len(track)) - 1
         self.until_ns.update(zip(names, reached[last].tolist(), strict=True))
         earlier = np.append(NEVER_NS, reached[:-1])

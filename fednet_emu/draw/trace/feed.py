@@ -291,24 +291,19 @@ def steps(part: Part, cell: IntArray) -> Rows:
     return rows
 
 
-class Counters:
-    """Cumulative sums of the changes of counters, which are added in batches in order of time."""
+def counter_values(changes: Rows, from_ns: int, last: dict[int, float]) -> Iterator[tuple[int, IntArray, Array]]:
+    """Yield for each counter in `changes` its number, the times of changes in ns, and the value after each change.
 
-    def __init__(self) -> None:
-        self._value: dict[int, float] = {}
-
-    def values(self, changes: Rows, from_ns: int) -> Iterator[tuple[int, IntArray, Array]]:
-        """Yield for each counter in `changes` its number, the times of changes in ns, and the value after each change.
-
-        Args:
-            changes: records of type `STEP`, all changes up to some time that were not in earlier calls.
-            from_ns: start of the window. Earlier changes are merged into one change at this time.
-        """
-        changes = changes[np.lexsort((changes["at_ns"], changes["counter"]))]
-        numbers, first = np.unique(changes["counter"], return_index=True)
-        for number, rows in zip(numbers.tolist(), np.split(changes, first)[1:], strict=True):
-            at_ns = np.maximum(rows["at_ns"], from_ns)
-            value = self._value.get(number, 0.0) + np.cumsum(rows["step"])
-            self._value[number] = float(value[-1])
-            settled = np.append(at_ns[1:] != at_ns[:-1], True)  # changes at the same time are merged
-            yield number, at_ns[settled], value[settled]
+    Args:
+        changes: records of type `STEP`, all changes up to some time that were not in earlier calls.
+        from_ns: start of the window. Earlier changes are merged into one change at this time.
+        last: last value of each counter by its number, which is updated.
+    """
+    changes = changes[np.lexsort((changes["at_ns"], changes["counter"]))]
+    numbers, first = np.unique(changes["counter"], return_index=True)
+    for number, rows in zip(numbers.tolist(), np.split(changes, first)[1:], strict=True):
+        at_ns = np.maximum(rows["at_ns"], from_ns)
+        value = last.get(number, 0.0) + np.cumsum(rows["step"])
+        last[number] = float(value[-1])
+        settled = np.append(at_ns[1:] != at_ns[:-1], True)  # changes at the same time are merged
+        yield number, at_ns[settled], value[settled]

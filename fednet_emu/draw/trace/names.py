@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import BinaryIO
+from typing import IO
 
 import numpy as np
 
@@ -120,7 +120,7 @@ class Tracks:
         cell_of: cell of each device [devices]; any other device is in cell 0.
     """
 
-    def __init__(self, file: BinaryIO, cell_of: IntArray, title: str) -> None:
+    def __init__(self, file: IO[bytes], cell_of: IntArray, title: str) -> None:
         self._file, self._cell_of, self._title = file, cell_of, title
         self._known: set[int] = set()
         self._named: set[int] = set()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 import numpy as np
 
@@ -22,10 +20,10 @@ from fednet_emu.draw.trace.feed import (
     STEP,
     UPLINK,
     Columns,
-    Counters,
     Held,
     Part,
     Rows,
+    counter_values,
     device_slices,
     longest_ns,
     medium_slices,
@@ -34,7 +32,7 @@ from fednet_emu.draw.trace.feed import (
     steps,
 )
 from fednet_emu.draw.trace.names import COUNTER, ROUNDS, SCORE, Tracks, track_number
-from fednet_emu.errors import DataError
+from fednet_emu.files.writing import file_errors, write_atomically
 from fednet_emu.records.ledger import SCENE, SCORES, SERVER, SEVERAL
 from fednet_emu.records.reasons import CODE
 
@@ -57,25 +55,18 @@ def write_trace(run: RunRecords, path: Path, window: Window = WHOLE, show: Show 
     Raises:
         DataError: a table of the run is missing or unreadable, or the file cannot be written.
     """
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
+    remedy = "choose another --out"
+    with file_errors(path, "written", remedy):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with unfinished.open("wb") as file:
-            slices = _Trace(run, file, window).write(show)
-        unfinished.replace(path)
-    except OSError as error:
-        raise DataError(str(path), f"cannot be written ({error.strerror})", "choose another --out") from error
-    finally:
-        with suppress(OSError):
-            unfinished.unlink()
-    return slices
+    return write_atomically(path, lambda file: _Trace(run, file, window).write(show), remedy)
 
 
 class _Trace:
-    def __init__(self, run: RunRecords, file: BinaryIO, window: Window) -> None:
+    def __init__(self, run: RunRecords, file: IO[bytes], window: Window) -> None:
         self._run, self._file, self._window = run, file, window
         self._tracks = Tracks(file, _serving_cells(run), run.name)
-        self._rounds, self._counters = Rounds(run, file, self._tracks, window), Counters()
+        self._rounds = Rounds(run, file, self._tracks, window)
+        self._counted: dict[int, float] = {}
         self._activity = Activity(file, self._tracks, self._rounds.ended_ns, self._rounds.names)
         self._devices, self._media = Held(ROW, "started_ns"), Held(ON_MEDIUM, "started_ns")
         self._steps = Held(STEP, "at_ns")
@@ -124,7 +115,7 @@ class _Trace:
         for transfer in sent["transfer"][sent["receiver"] == SEVERAL].tolist():
             del self._receivers[transfer]
         changes = self._steps.until(known_ns)
-        for number, at_ns, value in self._counters.values(changes, self._window.from_ns):
+        for number, at_ns, value in counter_values(changes, self._window.from_ns, self._counted):
             self._count(track_number(COUNTER, number), at_ns, value, at_ns <= self._window.until_ns)
 
     def _write_scores(self) -> None:
@@ -146,7 +137,7 @@ class _Trace:
 class Rounds:
     """Writes each round to a trace as a slice, and the model average at the end of each round as an instant event."""
 
-    def __init__(self, run: RunRecords, file: BinaryIO, tracks: Tracks, window: Window) -> None:
+    def __init__(self, run: RunRecords, file: IO[bytes], tracks: Tracks, window: Window) -> None:
         self._file, self._tracks, self._window = file, tracks, window
         table = run.table("rounds", ("round", "started_s", "ended_s", "arrived"))
         self.number, self._arrived = (table[name].to_numpy(np.int64) for name in ("round", "arrived"))

@@ -184,7 +184,7 @@ def _parameter(name: str, node: Node, above: Mapping[str, Parameter]) -> Paramet
 
 def _range(name: str, node: Node) -> Range:
     try:
-        return validate(Range, Document(node, None, {}))
+        return validate(Range, Document(node, None))
     except ScenarioError as error:
         where = f"  search.space.{name}: "
         raise ScenarioError(*(problem.replace("  ", where, 1) for problem in error.problems)) from None
