@@ -135,7 +135,7 @@ class RankedSettings(TextResult):
     """The settings in order of rank. Settings that are not ranked are last."""
     most: float
     """Cost that is assigned to runs that diverged or exceeded a limit. It is the limit of the cost `minimised` if there
-    is one, and otherwise the highest cost of any run."""
+    is one, and otherwise twice the highest cost of any run."""
     first_ended: tuple[str, int, float] | None
     """Setting, seed and cost of the run that ended at the lowest cost without reaching the target or a limit. None if
     there is no such run among the ranked settings."""
@@ -214,10 +214,13 @@ class RankedSettings(TextResult):
 
     @override
     def lines(self) -> list[str]:
-        title = f"{self.cost.title.lower()} {'over the whole run' if self.per_run else 'to target'}"
-        lines = [*self.words, f"\n{title}: mean and 95 % interval over {counted(len(self.seeds), 'seed')}"]
+        lines = [*self.words, f"\n{self._ranked_by}: mean and 95 % interval over {counted(len(self.seeds), 'seed')}"]
         lines += [QUESTION] if len(self.ranked) > 1 else []
         return [*lines, *(line for place, its in enumerate(self.settings, start=1) for line in self._block(place, its))]
+
+    @property
+    def _ranked_by(self) -> str:
+        return f"{self.cost.title.lower()} {'over the whole run' if self.per_run else 'to target'}"
 
     def against_best(self, its: Ranked) -> str:
         """Return a phrase: how much the cost of a setting differs from the first setting, and whether significantly."""
@@ -246,14 +249,21 @@ class RankedSettings(TextResult):
         return text
 
     def _share(self, its: Ranked) -> str:
-        costs = its.costs[its.got_there]
+        costs, missed = its.costs[its.got_there], its.costs[~its.got_there]
         if its.is_whole:
-            ends = dict.fromkeys(self.cost.row([costs.min(), costs.max()]))
-            return f", {self.cost.after.format(_least(its) + ' to '.join(ends))}"
+            known = f"{self.cost.name} unknown" if np.isnan(costs).any() else ""
+            return f", {known or self.cost.after.format(_least(its) + self._range(costs))}"
         if math.isfinite(its.median):
             return f", median {self.cost.show(its.median)}"
-        watched = its.limited_by.keys() - {DIVERGED, MISSED}
-        return f" within {self.cost.show(float(its.costs.max()))}" if watched else ""
+        if self.minimised in its.limited_by:
+            return f" within {self.cost.show(self.most)}"
+        if ENDED not in its.limited_by:
+            return ""
+        ends = self._range(missed[missed < self.most])
+        return f", the others ended {self.cost.after.format(ends)}" if len(costs) else f" within {ends}"
+
+    def _range(self, costs: Array) -> str:
+        return " to ".join(dict.fromkeys(self.cost.row([costs.min(), costs.max()])))
 
     def _first(self) -> Iterator[str]:
         ranked = self.ranked
@@ -288,7 +298,7 @@ class RankedSettings(TextResult):
         more = [its.setting.label for its in others if its.is_kept_by_share]
         worse = [its for its in others if not its.may_be_best]
         if same:
-            yield f"{_named([first.setting.label, *same])} are identical on every seed."
+            yield f"{_named([first.setting.label, *same])} have the same {self._ranked_by} on every seed."
         if apart:
             yield f"Not separated from {first.setting.label}: {_named(apart)}."
         if more:
@@ -357,8 +367,8 @@ class RankedSettings(TextResult):
         failed = sum(len(its.costs) - its.share for its in ranked) - ended
         if failed:
             within = " within the limits" if self.limits else ""
-            spent = f"the highest of any run{within}" if self.per_run else f"the most that any run spent{within}"
-            own = "the limit" if self.minimised in self.limits else spent
+            spent = "the highest of any run" if self.per_run else "the most that any run spent"
+            own = "the limit" if self.minimised in self.limits else f"twice {spent}{within}"
             count = "counts" if failed == 1 else "count"
             yield f"{counted(failed, 'run')} did not reach it and {count} as {self.cost.show(self.most)}, {own}."
         if ended and self.first_ended is not None and len(ranked) > 1:

@@ -5,14 +5,15 @@ exceeded a limit is censored. It is compared with each other run of its seed, bu
 Royston, Parmar, "Restricted mean survival time: an alternative to the hazard ratio for the design and analysis of
 randomized trials with a time-to-event outcome", BMC Medical Research Methodology 13, 2013). A run that diverged or
 exceeded a limit counts as never reaching the target. Its cost is the limit of the compared cost. If there is no such
-limit, it is the highest cost of any run.
+limit, it is twice the highest cost of any run.
 
 A cost of the whole run, such as the delay of other users, is not known up to a point in time. With such a cost, a run
-that missed the target counts as the highest cost of any run, and no run is censored at its end. A delay that is a lower
-bound, because files of other users were unfinished, is censored at this delay: runs are compared only up to it.
+that missed the target counts as twice the highest cost of any run, and no run is censored at its end. A delay that is a
+lower bound, because files of other users were unfinished, is censored at this delay: runs are compared only up to it.
 
-A setting is not ranked if all its runs diverged, if all its runs ended before any run of another setting reached the
-target, if its untrained model meets the target, or if the cost of one of its runs is unknown.
+A setting is not ranked if all its runs diverged or exceeded limits of other costs, if all its runs ended before any run
+of another setting reached the target, if its untrained model meets the target, or if the cost of one of its runs is
+unknown.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float
     if not kept:
         raise FednetError(f"{view.name}: best: ranks nothing, got {settings[0].label}: {reasons[0]}")
     spent_most = max(run.watched for place in kept for run in courses[place] if math.isfinite(run.watched))
-    most = limits.get(minimised, spent_most)
+    most = limits.get(minimised, FAILED * spent_most)
     ended = [
         (settings[place].label, seed, run.watched)
         for place in kept
@@ -110,6 +111,9 @@ def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float
     )
 
 
+FAILED = 2.0
+"""Cost of a run that never reaches the target, as a multiple of the highest cost of any run. With a multiple of 1, a
+failed run would cost no more than the most expensive success. The mean of such costs is known as PAR2."""
 LACKING = {"neighbours": ("no file of other users", "; run longer (`stop`)")}
 """Reason why a cost of a run is unknown, and advice, by the name of the cost."""
 
@@ -119,18 +123,20 @@ def _why_not(place: int, courses: Sequence[Sequence[Course]], target: Mapping[st
     diverged = sum(DIVERGED in run.stopped_by for run in runs)
     if diverged == len(runs):
         return f"diverged in {diverged} of {len(runs)}"
-    untrained = sum(run.is_untrained for run in runs)
+    untrained, harder = sum(run.is_untrained for run in runs), "raise" if "accuracy" in target else "lower"
     if untrained:
-        return f"the untrained model meets {aim} in {untrained} of {counted(len(runs), 'run')}; raise the target"
+        return f"the untrained model meets {aim} in {untrained} of {counted(len(runs), 'run')}; {harder} the target"
     unknown = sum(math.isnan(run.cost) for run in runs)
     if unknown:
         lacking, more = LACKING.get(minimised, (f"{minimised} is not recorded", ""))
         return f"{lacking} in {unknown} of {counted(len(runs), 'run')}{more}"
-    if minimised in PER_RUN:  # a cost of the whole run does not show when the run ended
-        return f"no run reached {aim}" if all(run.stopped_by for run in runs) else ""
+    open_ended = set() if minimised in PER_RUN else {ENDED, minimised}  # the cost of a miss is at least known partly
+    if all(run.stopped_by and not open_ended.intersection(run.stopped_by) for run in runs):
+        limited = any(set(run.stopped_by) - {MISSED, DIVERGED} for run in runs)
+        return f"no run reached {aim}{' within the limits' if limited else ''}"
     others = [run.cost for other, its in enumerate(courses) if other != place for run in its if not run.is_untrained]
     first, ends = min(others, default=math.inf), [run.watched for run in runs if ENDED in run.stopped_by]
-    if len(ends) + diverged < len(runs) or not max(ends) < first:
+    if minimised in PER_RUN or len(ends) + diverged < len(runs) or not max(ends) < first:
         return ""
     before = f"the first run of any setting reached {aim} ({show(first)})"
     before = before if math.isfinite(first) else f"any run reached {aim}"
@@ -141,7 +147,7 @@ def _why_not(place: int, courses: Sequence[Sequence[Course]], target: Mapping[st
 def _known(runs: Sequence[Course], most: float) -> tuple[Array, Mask, Mask, Mask]:
     """Return costs, and masks of runs that reached the target, that are censored, and whose costs are lower bounds."""
     bounds = np.array([run.is_lower_bound for run in runs])
-    reached = np.array([math.isfinite(run.cost) for run in runs])
+    reached = np.array([not run.stopped_by for run in runs])
     ended = np.array([ENDED in run.stopped_by for run in runs])
     known = np.array([run.cost if got else run.watched for run, got in zip(runs, reached, strict=True)])
     return np.where(reached | ended, known, most), reached, ended | bounds, bounds
@@ -202,13 +208,13 @@ def _unranked(setting: Setting, runs: Sequence[Course], most: float, why: str = 
 
 
 def _median(costs: Array, reached: Mask, ended: Mask) -> float:
-    """Return the Kaplan-Meier median of the costs [seeds] to reach the target.
+    """Return the Kaplan-Meier median of the costs [seeds] to reach the target; NaN if a cost is unknown.
 
     `reached` and `ended` are masks [seeds] of the runs that reached the target at a known cost, and of the censored
     runs, which ended early or whose costs are lower bounds. The result is NaN unless `reached` has more than half of
     the runs.
     """
-    if 2 * reached.sum() <= len(costs):
+    if 2 * reached.sum() <= len(costs) or np.isnan(costs).any():
         return math.nan
     known_until = np.where(ended, costs, 2 * costs.max())  # other failed runs never reach the target
     known = scipy.stats.ecdf(scipy.stats.CensoredData(costs[reached], right=known_until[~reached])).sf

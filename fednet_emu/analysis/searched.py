@@ -104,7 +104,9 @@ class SearchRecords(TextResult):
         if not self.finalists:
             best = self.trials["score"].max() if "accuracy" in self.target else math.nan
             seen = f"; the highest accuracy was {best:.3g}" if math.isfinite(best) else ""
-            yield f"none of them gets there{seen}: raise a limit, lower the target, or widen the space"
+            easier = ["raise a limit"] if self.limits else []
+            easier += [f"{'raise' if 'loss' in self.target else 'lower'} the target"] if self.target else []
+            yield f"none of them gets there{seen}: {', '.join([*easier, 'or widen' if easier else 'widen'])} the space"
             return
         yield from self._finalists()
         if self.importance:

@@ -178,8 +178,8 @@ class Study(StudyRecords):
 
         If one of two runs with the same seed ended without reaching the target, the runs are compared up to this end.
         The cost of a run that diverged or exceeded a limit is the limit of the compared cost. If there is no such
-        limit, it is the highest cost of any run. Settings that are not the best are found by a permutation test, which
-        exchanges costs within seeds and accounts for the number of settings. Settings whose runs do not allow a
+        limit, it is twice the highest cost of any run. Settings that are not the best are found by a permutation test,
+        which exchanges costs within seeds and accounts for the number of settings. Settings whose runs do not allow a
         comparison are not ranked.
 
         Args:

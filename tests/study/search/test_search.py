@@ -317,7 +317,7 @@ def test_a_limit_that_nobody_keeps_is_a_sentence(study_file, tmp_path):
 
     assert not list((tmp_path / "out").glob("runs/*"))
     assert "4 are too costly by the clock alone" in lines[0]
-    assert lines[1].startswith("none of them gets there")
+    assert lines[1].startswith("none of them gets there: raise a limit, ")
     assert view.trials["why_not"].str.contains("after a round, 10 bit allowed").all()
 
 
