@@ -144,7 +144,7 @@ GRANTS = "network.uplink.access=nr-grants", "network.downlink.access=nr-grants"
 )
 def test_the_number_of_devices_changes_no_file(settings: tuple[str, ...]) -> None:
     """Without a federation that sends, files are sent, repeated and lost as beside another number of devices."""
-    idle = (BOTH, "algorithm=idle", "stop={simulated_s: 0.3}", *settings)
+    idle = (BOTH, "algorithm=idle", "stop={simulated_s: 0.1}", *settings)
     few, many = (run_small(*idle, f"devices.count={count}", timing_only=True).ledger.traffic for count in (3, 11))
     assert len(few) > 50
     assert few.frame().equals(many.frame())
