@@ -36,7 +36,7 @@ LONG_LABELS = (
 def long_runs(make_run):
     """Three runs of 60 devices with long labels."""
     return [
-        RunRecords.opened(make_run(f"run-{seed}", devices=60, cohort=50, rounds=6, seed=seed), label)
+        RunRecords.opened(make_run(f"run-{seed}", devices=60, cohort=50, rounds=3, seed=seed), label)
         for seed, label in enumerate(LONG_LABELS)
     ]
 

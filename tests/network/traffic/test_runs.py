@@ -399,7 +399,7 @@ def test_a_run_without_a_federation_has_a_report_and_no_rank(tmp_path: Path) -> 
 
     fedavg = {"kind": "fedavg", "cohort": 3, "lr": 0.1, "local_steps": 2, "batch_size": 8}
     study = fe.sweep(
-        small_scenario("stop={simulated_s: 0.5}", BOTH), grid={"algorithm": [{"kind": "idle"}, fedavg]}, seeds=[1, 2],
+        small_scenario("stop={simulated_s: 0.1}", BOTH), grid={"algorithm": [{"kind": "idle"}, fedavg]}, seeds=[1, 2],
         out=tmp_path / "study", target={"loss": 5.0},
     )  # fmt: skip
     best = study.best(minimise="neighbours")

@@ -14,6 +14,7 @@ from fednet_emu.records.ledger import SERVER
 from fednet_emu.testing import run_small, small_scenario
 from tests.network.traffic.playing import Played, by_laws, files, mean_and_error, source
 from tests.network.traffic.test_runs import PHONES, refusals
+from tests.quick import share
 
 MB = 8_000_000
 
@@ -55,7 +56,7 @@ def test_parts_by_hand(slices: Any, flows: Any, due: list[float]) -> None:
     assert ends(slices, flows) == pytest.approx(due, abs=2e-6)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(share(400)))
 def test_invariants_of_drawn_slices(seed: int) -> None:
     """Sum at most 1, each between guarantee and maximum, nothing idle, levels in order, weights within a level."""
     rng = np.random.default_rng(seed)
