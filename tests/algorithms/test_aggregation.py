@@ -12,15 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fednet_emu.algorithms.aggregation import (
-    Aggregation,
-    Krum,
-    Mean,
-    Median,
-    MultiKrum,
-    TrimmedMean,
-    krum_scores,
-)
+from fednet_emu.algorithms.aggregation import Aggregation, Krum, Mean, Median, MultiKrum, TrimmedMean, krum_scores
 from fednet_emu.algorithms.fedavg import AGGREGATIONS
 from fednet_emu.federation.federation import Federation
 from fednet_emu.testing import run_small, small_federation, small_scenario

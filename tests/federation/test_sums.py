@@ -96,8 +96,7 @@ def test_two_devices_agree_and_masks_fill_all_bits():
 
 
 @pytest.mark.parametrize(
-    ("lost", "answers", "total"),
-    [((), range(5), 15_000), ((2,), (0, 1, 3, 4), 12_000), ((3, 4), (0, 1, 2), 6_000)],
+    ("lost", "answers", "total"), [((), range(5), 15_000), ((2,), (0, 1, 3, 4), 12_000), ((3, 4), (0, 1, 2), 6_000)]
 )
 def test_the_toy_of_five(lost, answers, total):
     """Vectors (k + 1)(1000, 2000, 3000, 4000) of five devices, threshold 3: sums of those that have come, by hand."""

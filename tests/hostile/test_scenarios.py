@@ -46,8 +46,7 @@ def with_setting(old: str, new: str) -> str:
 
 @pytest.mark.parametrize("name", [LONG, NOBODY, "a/" * 5000, '"a\\0b"'])
 @pytest.mark.parametrize(
-    ("old", "place"),
-    [("include: urban-micro", "s.yaml:19  channel.include: no such "), ("title:", "")],
+    ("old", "place"), [("include: urban-micro", "s.yaml:19  channel.include: no such "), ("title:", "")]
 )
 def test_a_name_that_no_file_can_have_is_an_unknown_name(old: str, place: str, name: str) -> None:
     """Of 300 characters, of 10,000, of no user, or with a zero byte: `channel` and `include` name no file."""
@@ -339,13 +338,7 @@ def test_extreme_sizes_times_and_rates_are_refused(number: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "key",
-    [
-        "device.tx_power_dbm",
-        "base_station.noise_figure_db",
-        "noise_density_dbm_hz",
-        "rate.gap_db",
-    ],
+    "key", ["device.tx_power_dbm", "base_station.noise_figure_db", "noise_density_dbm_hz", "rate.gap_db"]
 )
 def test_levels_beyond_all_physics_are_refused(key: str) -> None:
     """A level is an exponent: 300,000 dBm are more than any number can hold."""

@@ -12,13 +12,7 @@ from fednet_emu.network.lora import REQUIRED_DB, adapted, adapted_from_db, time_
 from fednet_emu.network.nr.grants import TddPattern, UplinkAccess
 from fednet_emu.network.wifi import FAMILIES, control_ns, schemes
 from fednet_emu.radio.channel import thermal_noise_w
-from fednet_emu.radio.energy import (
-    CmosEnergy,
-    MeasuredEnergy,
-    PublishedEnergy,
-    Transmitter,
-    compute_energy_j,
-)
+from fednet_emu.radio.energy import CmosEnergy, MeasuredEnergy, PublishedEnergy, Transmitter, compute_energy_j
 from fednet_emu.radio.nr.blocks import transport_block_bit
 from fednet_emu.radio.nr.numerology import occupied_hz, resource_blocks
 from fednet_emu.radio.overhead import HEADER_BYTE, Header, NoOverhead, Packets

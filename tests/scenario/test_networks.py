@@ -385,11 +385,7 @@ def test_learning_runs_over_wifi(algorithm, fading):
 @pytest.mark.parametrize(
     ("change", "where", "what"),
     [
-        (
-            "channel.bandwidth_hz=1e6",
-            "access.width_mhz",
-            r"channels of 20, 40, 80, 160 MHz, got .* 1e\+06; set",
-        ),
+        ("channel.bandwidth_hz=1e6", "access.width_mhz", r"channels of 20, 40, 80, 160 MHz, got .* 1e\+06; set"),
         (
             "network.uplink.access={kind: dcf, width_mhz: 160}",
             "access.width_mhz",

@@ -381,10 +381,7 @@ CASES: dict[str, tuple[str, Callable[[Loop], Vector]]] = {
     "fednova": (algorithm("fednova"), fednova),
     "fednova, proximal": (algorithm("fednova", prox=0.7), lambda loop: fednova(loop, 0.7)),
     "feddyn": (algorithm("feddyn", alpha=0.3), lambda loop: feddyn(loop, 0.3)),
-    "feddyn, server": (
-        algorithm("feddyn", alpha=0.3, evaluated="server"),
-        lambda loop: feddyn(loop, 0.3, "server"),
-    ),
+    "feddyn, server": (algorithm("feddyn", alpha=0.3, evaluated="server"), lambda loop: feddyn(loop, 0.3, "server")),
     "q-ffl": (algorithm("q-ffl", q=2.0), lambda loop: q_ffl(loop, 2.0)),
     "q-ffl, uniform": (algorithm("q-ffl", q=0.5, sampling="uniform"), lambda loop: q_ffl(loop, 0.5)),
 }

@@ -15,13 +15,7 @@ from fednet_emu.errors import DataError
 from fednet_emu.files import recordings
 from fednet_emu.files.recordings import read_texts
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.traces import (
-    CsvTraces,
-    Irish5gTraces,
-    Lumos5gTraces,
-    MahimahiTraces,
-    PensieveTraces,
-)
+from fednet_emu.network.traces import CsvTraces, Irish5gTraces, Lumos5gTraces, MahimahiTraces, PensieveTraces
 from fednet_emu.network.traces.series import device_rates
 
 DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[4] / "shared" / "data"))

@@ -31,18 +31,10 @@ def ends(slices: dict[str, Slice], flows: list[tuple[str, float, int]]) -> list[
     ("slices", "flows", "due"),
     [
         ({"a": Slice(weight=3), "b": Slice()}, [("a", 0, MB), ("b", 0, MB)], [1.333333, 2.0]),
-        (
-            {"a": Slice(weight=3), "b": Slice()},
-            [("a", 0, MB * 3 // 2 // 3)] * 3 + [("b", 0, MB)],
-            [2.0, 2.0, 2.0, 2.5],
-        ),
+        ({"a": Slice(weight=3), "b": Slice()}, [("a", 0, MB * 3 // 2 // 3)] * 3 + [("b", 0, MB)], [2.0, 2.0, 2.0, 2.5]),
         ({"a": Slice(priority=1), "b": Slice()}, [("a", 0, MB), ("b", 0.25, MB // 2)], [1.5, 0.75]),
         ({"a": Slice(dedicated=0.25), "b": Slice()}, [("b", 0, MB * 3 // 4)], [1.0]),
-        (
-            {"a": Slice(priority=1, min=0.25), "b": Slice()},
-            [("b", 0, MB * 3 // 4), ("a", 0, MB)],
-            [1.0, 1.75],
-        ),
+        ({"a": Slice(priority=1, min=0.25), "b": Slice()}, [("b", 0, MB * 3 // 4), ("a", 0, MB)], [1.0, 1.75]),
         ({"a": Slice(max=0.5), "b": Slice(max=0.25)}, [("a", 0, MB // 2), ("b", 0, MB // 4)], [1.0, 1.0]),
         (
             {"a": Slice(max=0.2), "b": Slice(), "c": Slice(weight=2)},
