@@ -137,7 +137,7 @@ ENGINE = ("kernel", "radio", "devices", "network", "federation", "algorithms", "
 
 
 def calls(text):
-    nodes = ast.walk(ast.parse(text))
+    nodes = ast.walk(ast.parse(text)) if re.search(r"\b(?:hash|id)\b", text) else ()
     return {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pandas as pd
 import pytest
 import torch
 
@@ -154,6 +156,18 @@ def finals(*settings: str) -> tuple[Federation, list[torch.Tensor]]:
     return fed, [fed.read(w) for w in ([final] if isinstance(final, Deferred) else final)]
 
 
+def stacked(*settings: str) -> tuple[Federation, torch.Tensor]:
+    """The same, with the models as rows."""
+    fed, models = finals(*settings)
+    return fed, torch.stack(models)
+
+
+def final(*settings: str) -> tuple[Federation, torch.Tensor]:
+    """The federation after a run, and its final model."""
+    fed, [model] = finals(*settings)
+    return fed, model
+
+
 def in_turns(fed: Federation) -> frozenset[str]:
     """The links that carry one transmission at a time: with several base stations none does."""
     return frozenset({"uplink", "downlink"} if fed.network.settings.cells.count == 1 else ())
@@ -184,6 +198,22 @@ def resumed_every_round(rounds: int, *settings: str) -> tuple[Federation, Models
         last = small_federation(*settings)
         remembering(last, Path(folder))
         return last, last.run(small_scenario(*settings).algorithm)
+
+
+def assert_it_goes_on(*settings: str) -> tuple[Federation, Federation]:
+    """Cut after each of its rounds, each part resumed from the one before, no bit differs, nothing is trained twice."""
+    whole, models = finals(*settings)
+    statistics = whole.graph.statistics
+    last, final = resumed_every_round(whole.round, *settings)
+
+    frames = whole.ledger.frames()
+    assert last.ledger.frames().keys() == frames.keys()
+    for name, frame in frames.items():
+        pd.testing.assert_frame_equal(last.ledger.frame(name), frame, check_exact=True)
+    assert last.graph.statistics == replace(statistics, trained=0)
+    found = [last.read(w) for w in ([final] if isinstance(final, Deferred) else final or [])]
+    assert all(torch.equal(*pair) for pair in zip(found, models, strict=True))
+    return whole, last
 
 
 def remembering(fed: Federation, own: Path | None, shared: Path | None = None) -> Saver:

@@ -16,7 +16,6 @@ from fednet_emu.emulation.play import play
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.testing import run_small, small_federation, small_scenario
-from tests.algorithms.small import remembering
 
 ROOT = Path(__file__).parents[3]
 TOY = (
@@ -210,27 +209,6 @@ def test_more_clusters_than_devices_with_samples_are_refused(devices: int) -> No
         fed.run(small_scenario(*settings).algorithm)
     assert fed.ledger.sent_bit == [0, 0, 0]
     assert run_small(*settings, f"algorithm.n_clusters={some}").round == 3
-
-
-def test_a_run_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
-    """A run that takes the server's state and the models from a checkpoint of round 25 ends with the same weights."""
-    settings = (*TOY, graph(), "stop.rounds=40")
-    first, second = small_federation(*settings), small_federation(*settings)
-    saver, trained = remembering(first, tmp_path), []
-
-    def save(fed: Federation) -> None:
-        if fed.round == 25:
-            saver.save(fed)
-            trained.append(fed.graph.statistics.trained)
-
-    first.observers.append(save)
-    first.run(small_scenario(*settings).algorithm)
-    remembering(second, tmp_path)
-    second.run(small_scenario(*settings).algorithm)
-
-    assert second.graph.statistics.jobs == first.graph.statistics.jobs
-    assert second.graph.statistics.trained == first.graph.statistics.trained - trained[0]
-    pd.testing.assert_frame_equal(frame(second, "weights"), frame(first, "weights"))
 
 
 def test_a_smaller_cohort_still_finds_the_groups() -> None:
