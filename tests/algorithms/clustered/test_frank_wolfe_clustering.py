@@ -119,10 +119,10 @@ def test_the_toy_table_on_the_network(
 def test_the_norm_coupling_finds_the_groups_too() -> None:
     """With numbers for multipliers, one more scalar goes down to each client and the groups come out."""
     settings = graph(alpha=2e-3, norm_coupling="true", dual_lr=0.05, max_multiplier=0.4)
-    fed = run_small(*TOY, settings, "stop.rounds=400", "evaluation.every_rounds=400")
+    fed = run_small(*TOY, settings, "stop.rounds=200", "evaluation.every_rounds=200")
 
     assert frame(fed, "agreement").iloc[-1]["rand_index"] == 1.0
-    assert fed.ledger.sent_bit == [32 * 8 * 4 * 400, 32 * 8 * 5 * 400, 0]
+    assert fed.ledger.sent_bit == [32 * 8 * 4 * 200, 32 * 8 * 5 * 200, 0]
 
 
 # ---- limits, bits, losses --------------------------------------------------------------------------------------------

@@ -84,12 +84,12 @@ def distance(kind: str, rounds: int, **more: object) -> float:
 
 def test_fedavg_drifts_and_the_corrected_do_not() -> None:
     """On unequal quadratics FedAvg stays away from the minimum of their mean; SCAFFOLD and FedDyn arrive at it."""
-    drift = distance("fedavg", 60)
+    drift = distance("fedavg", 30)
 
     assert drift > 0.1
     assert distance("scaffold", 60) < 1e-3 * drift
-    assert distance("feddyn", 60, alpha=2.0) < 1e-3 * drift
-    assert distance("feddyn", 60, alpha=2.0, evaluated="server") < 1e-3 * drift
+    assert distance("feddyn", 30, alpha=2.0) < 1e-3 * drift
+    assert distance("feddyn", 30, alpha=2.0, evaluated="server") < 1e-3 * drift
 
 
 class Memories:
