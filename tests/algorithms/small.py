@@ -137,7 +137,7 @@ CONDITIONS = {
         "devices.battery={capacity_j: 1e-3, harvesting: {kind: poisson, arrival_j: 5e-4, mean_interval_s: 1e-3}}",
     ),
 }
-ROUNDS = 4
+ROUNDS = 3
 ENGINES = ["serial", pytest.param("batched", marks=pytest.mark.slow)]
 """Engines that agree: that they do is the claim of others, for each algorithm and in `tests/learning/engines`."""
 EVERYWHERE = ("devices.straggler={kind: shifted-exponential, mean_factor: 0.5}", f"stop.rounds={ROUNDS}")

@@ -18,16 +18,17 @@ from fednet_emu.learning.models.low_rank import Adapters
 from fednet_emu.records.laws import verify
 from fednet_emu.scenario.algorithms import ALGORITHMS
 from fednet_emu.testing import run_small, small_federation, small_scenario
-from tests.algorithms import small
 from tests.algorithms.small import (
     ALGORITHM_SETTINGS,
     CLUSTER,
     CONDITIONS,
     ENGINES,
+    ROUNDS,
     assert_it_goes_on,
     digest_of,
     finals,
     in_turns,
+    settings_of,
 )
 
 OURS = {kind for kind in ALGORITHMS if not ALGORITHMS[kind].own_learning} - {"idle"}
@@ -44,14 +45,6 @@ SHUFFLED = {"ifca"}
 
 OWN_PARTITION = {"fedul"}
 """Algorithms that need a partition of their own, which gives samples to everybody."""
-
-ROUNDS = 3
-"""A round less than in `small`: nothing that is claimed here needs a fourth."""
-
-
-def settings_of(algorithm: str, condition: str, *more: str) -> tuple[str, ...]:
-    return small.settings_of(algorithm, condition, f"stop.rounds={ROUNDS}", *more)
-
 
 CASES = list(product(ALGORITHM_SETTINGS, CONDITIONS))
 LOSSY_FIRST = [pytest.param(*case, marks=[] if case[1] == "30 % loss" else pytest.mark.slow) for case in CASES]

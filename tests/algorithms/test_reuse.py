@@ -41,8 +41,7 @@ CASES = [*crossed(ALGORITHM_SETTINGS, ["ideal", "30 % loss"]), *(("fedavg", way)
 
 def settings_in(algorithm: str, condition: str) -> tuple[str, ...]:
     """The scenario of one case."""
-    known = condition if condition in CONDITIONS else "ideal"
-    return settings_of(algorithm, known, "stop.rounds=3", *WAYS.get(condition, ()))
+    return settings_of(algorithm, condition if condition in CONDITIONS else "ideal", *WAYS.get(condition, ()))
 
 
 def played(settings: tuple[str, ...], memory: Memory | None, *, keeps: bool = False) -> tuple[Federation, list[Any]]:

@@ -184,7 +184,7 @@ def test_an_algorithm_that_sends_no_update_refuses(kind: str) -> None:
 def test_it_goes_on_from_a_checkpoint_file(scheme: str) -> None:
     """Memories of devices are saved."""
     settings = settings_of("fedavg", "30 % loss", UP + SCHEMES[scheme], DOWN + "sign", "evaluation.every_rounds=3")
-    assert_it_goes_on(*settings, "stop.rounds=3")
+    assert_it_goes_on(*settings)
 
 
 def test_elias_codes_are_counted_and_bounded() -> None:

@@ -20,7 +20,7 @@ from fednet_emu.records.laws import verify
 from fednet_emu.scenario.algorithms import ALGORITHMS
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.selection.knowledge import known
-from tests.algorithms.small import ALGORITHM_SETTINGS, CONDITIONS, EVERYWHERE, ROUNDS, assert_it_goes_on
+from tests.algorithms.small import ALGORITHM_SETTINGS, CONDITIONS, EVERYWHERE, assert_it_goes_on
 from tests.quick import crossed
 
 
@@ -253,6 +253,10 @@ HARD = {
 }
 
 
+ROUNDS = 4
+"""In fewer rounds Oort asks for no loss."""
+
+
 def settings_of(algorithm: str, selection: str, condition: str) -> tuple[str, ...]:
     """A run of four rounds on four devices, or one."""
     own = ALGORITHM_SETTINGS[algorithm]
@@ -261,7 +265,7 @@ def settings_of(algorithm: str, selection: str, condition: str) -> tuple[str, ..
         more += ("algorithm.sampling=uniform",)
     alone = condition == "one device" and selection == "cpow-d"
     rule = "{kind: power-of-choice, variant: cpow-d}" if alone else KINDS[selection]
-    return (*EVERYWHERE, *own, *HARD[condition], *more, f"algorithm.selection={rule}")
+    return (*EVERYWHERE, f"stop.rounds={ROUNDS}", *own, *HARD[condition], *more, f"algorithm.selection={rule}")
 
 
 def test_who_has_the_slot() -> None:
