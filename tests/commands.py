@@ -27,6 +27,9 @@ from fednet_emu.study.runners import THREADS
 LIMIT_S = 600.0
 """More than any host needs for what tests wait for; without it a hang would never end."""
 
+OTHER_SEED = "0" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+"""A hash seed for another process, which this one has by chance only."""
+
 _COMMAND = get_command(app)
 """Made once: it takes longer than most commands."""
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pandas as pd
 import pytest
 import torch
 
@@ -135,7 +137,7 @@ CONDITIONS = {
         "devices.battery={capacity_j: 1e-3, harvesting: {kind: poisson, arrival_j: 5e-4, mean_interval_s: 1e-3}}",
     ),
 }
-ROUNDS = 4
+ROUNDS = 3
 ENGINES = ["serial", pytest.param("batched", marks=pytest.mark.slow)]
 """Engines that agree: that they do is the claim of others, for each algorithm and in `tests/learning/engines`."""
 EVERYWHERE = ("devices.straggler={kind: shifted-exponential, mean_factor: 0.5}", f"stop.rounds={ROUNDS}")
@@ -152,6 +154,18 @@ def finals(*settings: str) -> tuple[Federation, list[torch.Tensor]]:
     final = fed.run(small_scenario(*settings).algorithm)
     assert final is not None
     return fed, [fed.read(w) for w in ([final] if isinstance(final, Deferred) else final)]
+
+
+def stacked(*settings: str) -> tuple[Federation, torch.Tensor]:
+    """The same, with the models as rows."""
+    fed, models = finals(*settings)
+    return fed, torch.stack(models)
+
+
+def final(*settings: str) -> tuple[Federation, torch.Tensor]:
+    """The federation after a run, and its final model."""
+    fed, [model] = finals(*settings)
+    return fed, model
 
 
 def in_turns(fed: Federation) -> frozenset[str]:
@@ -184,6 +198,22 @@ def resumed_every_round(rounds: int, *settings: str) -> tuple[Federation, Models
         last = small_federation(*settings)
         remembering(last, Path(folder))
         return last, last.run(small_scenario(*settings).algorithm)
+
+
+def assert_it_goes_on(*settings: str) -> tuple[Federation, Federation]:
+    """Cut after each of its rounds, each part resumed from the one before, no bit differs, nothing is trained twice."""
+    whole, models = finals(*settings)
+    statistics = whole.graph.statistics
+    last, final = resumed_every_round(whole.round, *settings)
+
+    frames = whole.ledger.frames()
+    assert last.ledger.frames().keys() == frames.keys()
+    for name, frame in frames.items():
+        pd.testing.assert_frame_equal(last.ledger.frame(name), frame, check_exact=True)
+    assert last.graph.statistics == replace(statistics, trained=0)
+    found = [last.read(w) for w in ([final] if isinstance(final, Deferred) else final or [])]
+    assert all(torch.equal(*pair) for pair in zip(found, models, strict=True))
+    return whole, last
 
 
 def remembering(fed: Federation, own: Path | None, shared: Path | None = None) -> Saver:

@@ -10,20 +10,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
-from fednet_emu.algorithms.aggregation import (
-    Aggregation,
-    Krum,
-    Mean,
-    Median,
-    MultiKrum,
-    TrimmedMean,
-    krum_scores,
-)
+from fednet_emu.algorithms.aggregation import Aggregation, Krum, Mean, Median, MultiKrum, TrimmedMean, krum_scores
 from fednet_emu.algorithms.fedavg import AGGREGATIONS
-from fednet_emu.federation.federation import Federation
 from fednet_emu.testing import run_small, small_federation, small_scenario
+from tests.algorithms.small import final
 from tests.quick import examples
 
 KINDS = {
@@ -47,13 +38,6 @@ def aggregated(rule: Aggregation, updates: Rows) -> list[float]:
     """What a rule makes of updates of a model that is not zero, in double precision."""
     w = torch.tensor([1.0, -2.0, 4.0], dtype=torch.float64)
     return rule.update(w, [w + torch.tensor(update, dtype=torch.float64) for update in updates]).tolist()
-
-
-def final(*changes: str) -> tuple[Federation, Tensor]:
-    """The federation after a run, and the final model."""
-    fed = small_federation(*changes)
-    w = fed.run(small_scenario(*changes).algorithm)
-    return fed, fed.read(w)
 
 
 def test_no_kind_is_untested() -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
-from itertools import product
+from itertools import cycle, product
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -20,16 +18,17 @@ from fednet_emu.learning.models.low_rank import Adapters
 from fednet_emu.records.laws import verify
 from fednet_emu.scenario.algorithms import ALGORITHMS
 from fednet_emu.testing import run_small, small_federation, small_scenario
-from tests.algorithms import small
 from tests.algorithms.small import (
     ALGORITHM_SETTINGS,
     CLUSTER,
     CONDITIONS,
     ENGINES,
+    ROUNDS,
+    assert_it_goes_on,
     digest_of,
     finals,
     in_turns,
-    resumed_every_round,
+    settings_of,
 )
 
 OURS = {kind for kind in ALGORITHMS if not ALGORITHMS[kind].own_learning} - {"idle"}
@@ -47,24 +46,17 @@ SHUFFLED = {"ifca"}
 OWN_PARTITION = {"fedul"}
 """Algorithms that need a partition of their own, which gives samples to everybody."""
 
-ROUNDS = 3
-"""A round less than in `small`: nothing that is claimed here needs a fourth."""
-
-
-def settings_of(algorithm: str, condition: str, *more: str) -> tuple[str, ...]:
-    return small.settings_of(algorithm, condition, f"stop.rounds={ROUNDS}", *more)
-
-
 CASES = list(product(ALGORITHM_SETTINGS, CONDITIONS))
 LOSSY_FIRST = [pytest.param(*case, marks=[] if case[1] == "30 % loss" else pytest.mark.slow) for case in CASES]
 """All cases, of which those with losses stand for the others in `make test`."""
 FIRST = {ALGORITHMS[kind].__bases__: kind for kind in reversed(ALGORITHM_SETTINGS)}.values()
 ONE_EACH = [pytest.param(kind, marks=[] if kind in FIRST else pytest.mark.slow) for kind in ALGORITHM_SETTINGS]
 """All algorithms, of which the first of those with the same base classes stands for the others in `make test`."""
+TURNS = dict(zip(ALGORITHM_SETTINGS, cycle(["one device", "small batteries"]), strict=False))
 HARD_FIRST = [
-    pytest.param(*case, marks=pytest.mark.slow if case[1] == "ideal" and case[0] not in FIRST else []) for case in CASES
+    pytest.param(*case, marks=[] if case[1] in ("30 % loss", TURNS[case[0]]) else pytest.mark.slow) for case in CASES
 ]
-"""All cases but, in `make test`, the ideal network, which asks least; there, too, one algorithm stands for its like."""
+"""All cases, of which in `make test` the ideal network, which asks least, is left out; so is one of the last two."""
 
 
 def compared(algorithm: str, fed: Federation, models: list[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -152,7 +144,7 @@ def test_the_number_of_workers_changes_no_bit(
     monkeypatch.setattr(batched, "WORTH_FLOP", 0)
     monkeypatch.setattr(batched, "_FEW", 1)
     monkeypatch.setattr(batched, "STACK_PAYS", 1)
-    settings = settings_of(algorithm, "ideal", f"training.engine={engine}", "training.threads=1")
+    settings = settings_of(algorithm, "ideal", "stop.rounds=2", f"training.engine={engine}", "training.threads=1")
     (_, one), *others = (finals(*settings, f"training.workers={count}") for count in counts)
 
     for fed, models in others:
@@ -214,7 +206,7 @@ def test_rounds_wait_for_somebody_to_be_there(algorithm: str) -> None:
     assert fed.ledger.rounds.column("arrived").min() > 0
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHM_SETTINGS)
+@pytest.mark.parametrize("algorithm", ONE_EACH)
 def test_a_learning_rate_of_zero_changes_nothing_for_seven(algorithm: str) -> None:
     """With lr = 0 and seven devices, whose sevenths do not add up to one in floats, models stay bit for bit."""
     fed, models = finals(*settings_of(algorithm, "ideal", "algorithm.lr=0", "devices.count=7", "stop.rounds=3"))
@@ -265,15 +257,5 @@ def test_who_is_late_is_left_out(algorithm: str) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("algorithm", ALGORITHM_SETTINGS)
 def test_it_goes_on_from_a_checkpoint_file(algorithm: str, engine: str) -> None:
-    """Cut after each of its rounds, each part resumed from the one before: no bit differs, nothing is trained twice."""
-    settings = settings_of(
-        algorithm, "30 % loss", f"training.engine={engine}", "evaluation.every_rounds=2", "stop.rounds=4"
-    )
-    whole = run_small(*settings)
-    last, _ = resumed_every_round(whole.round, *settings)
-
-    frames, expected = last.ledger.frames(), whole.ledger.frames()
-    assert frames.keys() == expected.keys()
-    for name in frames:
-        pd.testing.assert_frame_equal(frames[name], expected[name], check_exact=True)
-    assert last.graph.statistics == replace(whole.graph.statistics, trained=0)
+    """Cut after each of its rounds, with losses and evaluations in some of them."""
+    assert_it_goes_on(*settings_of(algorithm, "30 % loss", f"training.engine={engine}", "evaluation.every_rounds=3"))

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from fednet_emu.algorithms.base import LocalTraining
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation import Deferred, accumulated, average
+from fednet_emu.federation import accumulated, average
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.scenario.algorithms import ALGORITHMS
 from fednet_emu.testing import run_small, small_federation, small_scenario
-from tests.algorithms.small import ALGORITHM_SETTINGS, settings_of
+from tests.algorithms.small import ALGORITHM_SETTINGS, settings_of, stacked
 from tests.quick import examples
 
 RAGGED = ("data.n_samples=83", "partition=iid")
@@ -223,17 +223,10 @@ REFUSED = {
 """What an algorithm refuses that does allow other steps than plain ones; FedNova allows momentum without decay."""
 
 
-def finals(*changes: str) -> tuple[Federation, torch.Tensor]:
-    """The federation after a run, and its final models as rows."""
-    fed = small_federation(*changes)
-    final = fed.run(small_scenario(*changes).algorithm)
-    return fed, torch.stack([fed.read(w) for w in ([final] if isinstance(final, Deferred) else final)])
-
-
 @cache
 def plain_final(*changes: str) -> torch.Tensor:
     """The final models after a run with plain steps, with which others are compared."""
-    return finals(*changes)[1]
+    return stacked(*changes)[1]
 
 
 def refuses(kind: str, own: str) -> bool:
@@ -262,8 +255,8 @@ def test_an_algorithm_that_cannot_make_them_says_why(kind: str, own: str) -> Non
 def test_every_algorithm_with_local_steps_has_them(kind: str, own: str) -> None:
     """Each changes what is learnt, and no event; both engines agree."""
     settings = settings_of(kind, "ideal", "stop.rounds=6")
-    serial, w = finals(*settings, OWN[own])
-    batched, w_batched = finals(*settings, OWN[own], "training.engine=batched")
+    serial, w = stacked(*settings, OWN[own])
+    batched, w_batched = stacked(*settings, OWN[own], "training.engine=batched")
     timed = run_small(*settings, OWN[own], timing_only=True)
 
     assert not torch.allclose(w, plain_final(*settings), atol=1e-5)
@@ -277,7 +270,7 @@ def test_every_algorithm_with_local_steps_has_them(kind: str, own: str) -> None:
 def test_a_learning_rate_of_zero_still_changes_nothing() -> None:
     """With momentum, decay, clipping and a schedule at once, lr = 0 leaves the model bit for bit."""
     every = [own for name, own in OWN.items() if name not in ("adam", "decay")]
-    fed, w = finals(*ALGORITHM_SETTINGS["fedavg"], *every, "algorithm.lr=0")
+    fed, w = stacked(*ALGORITHM_SETTINGS["fedavg"], *every, "algorithm.lr=0")
 
     assert torch.equal(w[0], fed.task.model.initial())
 
@@ -290,7 +283,7 @@ def test_a_run_is_the_hand_written_loop() -> None:
         "algorithm.lr_schedule={kind: cosine, rounds: 4, final_share: 0.1}",
         "algorithm.local_optimizer={kind: momentum, beta: 0.7, nesterov: true, weight_decay: 0.05}",
     )
-    fed, found = finals(*changes)
+    fed, found = stacked(*changes)
     streams, data, n = Streams(0), fed.task.data, fed.task.n_samples
     w = fed.task.model.initial()
     for t in range(4):

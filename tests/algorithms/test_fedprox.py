@@ -6,12 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from torch import Tensor
 
 from fednet_emu.algorithms.fedprox import Pull, adapted
 from fednet_emu.federation.federation import Federation
-from fednet_emu.testing import run_small, small_federation, small_scenario
-from tests.algorithms.small import ENGINES
+from fednet_emu.testing import run_small
+from tests.algorithms.small import ENGINES, final
 
 WORK = "cohort: 4, lr: 0.1, batch_size: null, local_steps: 5"
 RAGGED = ("data.n_samples=83", "partition=iid", "stop.rounds=5")
@@ -21,13 +20,6 @@ SPEEDS = "devices.speed={kind: list, flop_per_s: [1e6, 5e5, 2.5e5, 1e5]}"
 
 def fedprox(more: str, work: str = WORK) -> str:
     return f"algorithm={{kind: fedprox, {work}, {more}}}"
-
-
-def final(*changes: str) -> tuple[Federation, Tensor]:
-    """The federation after a run, and the final model."""
-    fed = small_federation(*changes)
-    w = fed.run(small_scenario(*changes).algorithm)
-    return fed, fed.read(w)
 
 
 def loop(fed: Federation, mus: list[float] | None = None, mu: float = 0.0) -> tuple[np.ndarray, list[float]]:

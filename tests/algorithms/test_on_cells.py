@@ -115,7 +115,7 @@ ASYNCHRONOUS = ["fedasync", "fedbuff"]
 
 @pytest.mark.parametrize("algorithm", ALGORITHM_SETTINGS)
 def test_a_device_out_of_reach_costs_a_second_each_time(algorithm):
-    """Four rounds end, in a few seconds each: nobody waits for a timeout, and nobody sends again without end."""
+    """All rounds end, in a few seconds each: nobody waits for a timeout, and nobody sends again without end."""
     fed = run_small(*EVERYWHERE, *ALGORITHM_SETTINGS[algorithm], *FAR)
 
     assert fed.round == ROUNDS

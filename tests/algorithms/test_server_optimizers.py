@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from torch import Tensor
@@ -20,9 +18,8 @@ from fednet_emu.algorithms.server_optimizers import (
     ServerSgd,
     ServerYogi,
 )
-from fednet_emu.federation.federation import Federation
 from fednet_emu.testing import run_small, small_federation, small_scenario
-from tests.algorithms.small import remembering
+from tests.algorithms.small import assert_it_goes_on, final
 
 KINDS = {
     "sgd": "{kind: sgd, lr: 0.7}",
@@ -138,12 +135,6 @@ def with_optimizer(kind: str, *more: str) -> tuple[str, ...]:
             "devices.straggler={kind: shifted-exponential, mean_factor: 0.5}", "stop.rounds=6", *more)  # fmt: skip
 
 
-def final(*settings: str) -> tuple[Federation, Tensor]:
-    fed = small_federation(*settings)
-    w = fed.run(small_scenario(*settings).algorithm)
-    return fed, fed.read(w)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_how_training_is_run_changes_no_event(kind: str) -> None:
     """Serial, batched and timing-only runs have one digest, that of plain averaging; the engines agree on the model."""
@@ -157,28 +148,9 @@ def test_how_training_is_run_changes_no_event(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_goes_on_from_a_checkpoint(kind: str, tmp_path: Path) -> None:
-    """Cut after three of six rounds: the memory of the server is in the file, and the model has the same bits."""
-    settings = with_optimizer(kind, "evaluation.every_rounds=2")
-    whole, expected = final(*settings)
-
-    def cut(fed: Federation) -> None:
-        if fed.round == 3:
-            raise KeyboardInterrupt
-
-    part = small_federation(*settings)
-    part.observers.append(cut)
-    saver = remembering(part, tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        part.run(small_scenario(*settings).algorithm)
-    saver.save(part)
-    last = small_federation(*settings)
-    remembering(last, tmp_path)
-    w = last.run(small_scenario(*settings).algorithm)
-
-    assert torch.equal(last.read(w), expected)
-    for name, frame in whole.ledger.frames().items():
-        pd.testing.assert_frame_equal(last.ledger.frame(name), frame, check_exact=True)
+def test_it_goes_on_from_a_checkpoint(kind: str) -> None:
+    """The memory of the server is in the file."""
+    assert_it_goes_on(*with_optimizer(kind, "evaluation.every_rounds=3", "stop.rounds=3"))
 
 
 @pytest.mark.parametrize("kind", KINDS)

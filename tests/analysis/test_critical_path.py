@@ -43,11 +43,7 @@ def path(*args, backhaul=None, **kwargs):
 
 def test_the_last_device_decides():
     """Broadcast, then both compute and send at once; device 1 is last, and device 0 does not matter."""
-    sent = [
-        ("downlink", SERVER, SEVERAL, 0, 0, 2),
-        ("uplink", 0, SERVER, 3, 3, 6),
-        ("uplink", 1, SERVER, 7, 7, 10),
-    ]
+    sent = [("downlink", SERVER, SEVERAL, 0, 0, 2), ("uplink", 0, SERVER, 3, 3, 6), ("uplink", 1, SERVER, 7, 7, 10)]
 
     assert path(sent, [(0, 2, 3), (1, 2, 7)]) == [
         ("downlink", SERVER, 0, 2),
@@ -141,10 +137,7 @@ def test_a_message_that_waits_for_its_line_follows_the_one_in_front():
 
 def test_a_deadline_of_an_edge_round_counts_from_its_invitation():
     """Device 1 is given up while it computes; the edge server had invited it at 2 s, and sends what it has at 7 s."""
-    sent = [
-        ("downlink", SERVER, SEVERAL, 2, 2, 3),
-        ("uplink", 0, SERVER, 4, 4, 5),
-    ]
+    sent = [("downlink", SERVER, SEVERAL, 2, 2, 3), ("uplink", 0, SERVER, 4, 4, 5)]
     backhaul = messages(("down", 0, 0, 0, 2), ("up", 0, 7, 7, 10))
 
     assert path(sent, [(0, 3, 4), (1, 3, 7, "deadline")], backhaul=backhaul) == [
@@ -165,11 +158,7 @@ def test_a_deadline_is_nobodys_work():
 
 def test_a_step_that_ends_for_all_goes_on_with_the_last():
     """At a barrier inside a round dev-0 begins what follows when dev-1 has been heard; no pause lies between."""
-    sent = [
-        ("uplink", 0, SERVER, 0, 0, 2),
-        ("uplink", 1, SERVER, 0, 2, 5),
-        ("uplink", 0, SERVER, 5, 5, 10),
-    ]
+    sent = [("uplink", 0, SERVER, 0, 0, 2), ("uplink", 1, SERVER, 0, 2, 5), ("uplink", 0, SERVER, 5, 5, 10)]
     assert path(sent) == [("uplink", 0, 0, 2), ("uplink", 1, 2, 5), ("uplink", 0, 5, 10)]
 
 

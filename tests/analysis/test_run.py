@@ -173,11 +173,7 @@ def test_what_was_not_measured_has_no_row(unmeasured):
 
 
 @pytest.mark.parametrize(
-    ("verified", "verdict"),
-    [
-        (True, "all records consistent"),
-        (False, "records are not consistent"),
-    ],
+    ("verified", "verdict"), [(True, "all records consistent"), (False, "records are not consistent")]
 )
 def test_the_verdict_says_whether_records_are_consistent(verified, verdict):
     """A run whose records contradict a conservation law says so."""

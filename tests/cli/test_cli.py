@@ -134,10 +134,7 @@ def test_all_problems_of_a_scenario_at_once(tmp_path: Path) -> None:
             "devices.straggler={kind: slow-window, devices: [20], factor: 2, from_s: 0, to_s: 1}",
             "no such devices, got [20]",
         ),
-        (
-            "algorithm.local_steps=3",
-            "exactly one of local_epochs and local_steps is needed, got",
-        ),
+        ("algorithm.local_steps=3", "exactly one of local_epochs and local_steps is needed, got"),
         ("stop={}", "nothing ends the run"),
         ("model=rnn", "no such kind of model"),
         ("devices.count=true", "devices.count: expected"),
@@ -347,7 +344,7 @@ def test_profiles_are_listed_with_how_well_their_numbers_are_known() -> None:
     assert board.split()[:7] == ["pi-4b", "1.39e+10", "FLOP/s", "-", "5.1", "W", "2.7"]
     assert "3 W a" in phone
     assert [phone[head.index(name) :].split("  ")[0] for name in ("sending", "at", "amplifier", "memory")] == [
-        *("1.84 W a", "23 dBm a", "0.35 a", "4e+09 B r"),
+        *("1.84 W a", "23 dBm a", "0.35 a", "4e+09 B r")
     ]
     assert "a assumed; - not known" in legend
     assert fednet("profiles", "pi-4c").exit_code == 2
@@ -358,7 +355,7 @@ def test_radios_and_stations_are_listed_in_tables_of_their_own() -> None:
     lines = fednet("profiles", "earth-macro", "phone-lte-2020", "pi-4b").stdout.splitlines()
 
     assert [line.split()[0] for line in lines if line][:6] == [
-        *("device", "pi-4b", "radio", "phone-lte-2020", "station", "earth-macro"),
+        *("device", "pi-4b", "radio", "phone-lte-2020", "station", "earth-macro")
     ]
     assert lines[4].split()[1:10] == ["-", "-", "-", "0.54", "W", "0.36", "W", "7.95e-08", "J"]
     assert lines[7].split()[1:7] == ["50.8", "dBm", "r", "0.213", "r", "780"]

@@ -27,12 +27,7 @@ def kills(story: str, room: Path, every: int, seed: int) -> list[dict[str, Any]]
 
 @pytest.mark.parametrize(
     ("story", "every"),
-    [
-        ("fresh", 24),
-        pytest.param("beside-others", 24, marks=pytest.mark.slow),
-        ("resumed", 24),
-        ("sweep", 60),
-    ],
+    [("fresh", 24), pytest.param("beside-others", 24, marks=pytest.mark.slow), ("resumed", 24), ("sweep", 60)],
 )
 def test_killed_before_some_operations(story: str, every: int, tmp_path: Path) -> None:
     """The same command goes on or starts anew, ends, leaves equal files to the byte, and keeps the user's."""

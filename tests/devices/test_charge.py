@@ -66,10 +66,7 @@ class Bench:
 
 @examples(200)
 @given(
-    capacity_j=st.floats(1e-3, 1e4),
-    power_w=st.floats(1e-2, 1e3),
-    share=st.floats(0, 0.99),
-    restart=st.floats(0.001, 1),
+    capacity_j=st.floats(1e-3, 1e4), power_w=st.floats(1e-2, 1e3), share=st.floats(0, 0.99), restart=st.floats(0.001, 1)
 )
 def test_it_is_empty_and_back_at_the_instants_of_the_closed_form(
     capacity_j: float, power_w: float, share: float, restart: float

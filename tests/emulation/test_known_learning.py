@@ -27,15 +27,7 @@ from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.graph.spelling import Speller, own_code
 from fednet_emu.testing import small_scenario
 from tests.commands import fednet
-from tests.test_scenarios import (
-    NATURAL,
-    SCENARIOS,
-    STAND_INS,
-    contacts_stand_in,
-    needs_a_gpu,
-    smoke,
-    text_stand_in,
-)
+from tests.test_scenarios import NATURAL, SCENARIOS, STAND_INS, contacts_stand_in, needs_a_gpu, smoke, text_stand_in
 
 FAST = {"progress": False}
 SIX = ("stop.rounds=6", "evaluation.every_rounds=2")
@@ -104,8 +96,7 @@ def test_the_number_of_workers_is_no_part_of_the_program(first: int, then: int, 
 
 
 @pytest.mark.parametrize(
-    "changes",
-    ["evaluation.per_device=true", "evaluation.worst_train_loss=true", "evaluation.metrics=[macro-f1]"],
+    "changes", ["evaluation.per_device=true", "evaluation.worst_train_loss=true", "evaluation.metrics=[macro-f1]"]
 )
 def test_other_scores_of_a_known_model_are_measured(changes: str, cache: Path) -> None:
     """The settings of the evaluation are a part of a score's key: the models are known, the scores are those alone."""

@@ -146,12 +146,7 @@ def test_a_file_states_every_number_or_that_it_is_not_known(name):
 def test_what_is_only_assumed_says_so(name):
     """Marks that may not be better: power of the phones, of the Nano, speed of the microcontroller."""
     phone = {"active_w", "idle_w", "tx_consumption_w", "rx_consumption_w", "max_dbm", "amplifier_efficiency"}
-    weak = {
-        "phone-2019-mid": phone,
-        "phone-2019-high": phone,
-        "jetson-nano": {"active_w"},
-        "cortex-m4": {"flop_per_s"},
-    }
+    weak = {"phone-2019-mid": phone, "phone-2019-high": phone, "jetson-nano": {"active_w"}, "cortex-m4": {"flop_per_s"}}
     evidence = of(name).evidence
 
     assert {key for key in type(evidence).model_fields if getattr(evidence, key) == "assumed"} == weak.get(name, set())

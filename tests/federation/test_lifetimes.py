@@ -28,22 +28,22 @@ def alive(kind: type) -> int:
 
 
 def test_memory_does_not_grow_with_rounds_that_meet_their_deadline() -> None:
-    """After 20 and after 300 rounds with an hour's deadline: as many values, events and bytes of a checkpoint."""
+    """After 20 and after 150 rounds with an hour's deadline: as many values, events and bytes of a checkpoint."""
     seen: list[tuple[int, int, int]] = []
 
     def look(fed: Federation) -> None:
-        if fed.round in (20, 300):
+        if fed.round in (20, 150):
             file = io.BytesIO()
             torch.save(list(fed.graph.snapshot().values()), file)
             seen.append((alive(Deferred), len(fed.clock._queue), len(file.getvalue())))
 
-    fed = small_federation("algorithm.deadline_s=3600", "stop.rounds=300", "evaluation.every_rounds=10")
+    fed = small_federation("algorithm.deadline_s=3600", "stop.rounds=150", "evaluation.every_rounds=10")
     fed.graph.use(Memory().program())
     fed.observers.append(look)
     fed.run(small_scenario("algorithm.deadline_s=3600").algorithm)
     early, late = seen
 
-    assert fed.round == 300
+    assert fed.round == 150
     assert late[0] <= early[0] + 2
     assert late[1] <= early[1] + 66  # the queue is swept when 64 events of it, or half, were forgotten
     assert late[2] <= early[2] * 1.1 + 1000

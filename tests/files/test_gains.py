@@ -9,13 +9,7 @@ import numpy as np
 import pytest
 
 from fednet_emu.errors import DataError
-from fednet_emu.files.flash import (
-    FEMNIST_BATCH_S,
-    batch_times_s,
-    benchmark_scores,
-    link_speeds,
-    user_scores,
-)
+from fednet_emu.files.flash import FEMNIST_BATCH_S, batch_times_s, benchmark_scores, link_speeds, user_scores
 from fednet_emu.files.gains import read_gains
 from fednet_emu.network.traces import FlashTraces
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import io
+import json
 import os
 import pickle
 import subprocess
@@ -31,11 +32,12 @@ from fednet_emu.files.recordings import read_texts
 from fednet_emu.learning.data.datasets.npz import Npz
 from fednet_emu.scenario.document import apply_overrides, from_mapping, from_text, load
 from fednet_emu.scenario.yaml_text import dump
+from fednet_emu.testing import SMALL, run_small
+from tests.commands import LIMIT_S, OTHER_SEED
+from tests.federation.test_cohort import VARIED
 from tests.quick import examples
 
 PACKAGE = Path(fednet_emu.__file__).parent
-LIMIT_S = 600.0
-"""More than any host needs for the commands below; without it a hang would never end."""
 FORBIDDEN_MODULES = {"pickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}
 FORBIDDEN_CALLS = {"eval", "exec", "os.system", "os.popen", "pd.read_pickle", "pandas.read_pickle"}
 FORBIDDEN_METHODS = {"extractall", "extract", "unpack_archive"}
@@ -166,17 +168,21 @@ STUDY = "base: quickstart\nseeds: 1\nset: {stop.rounds: 1}\n"
 @pytest.mark.parametrize(
     "command",
     [
-        ("run", "quickstart", "--quiet", "--no-plots", "--set", "stop.rounds=1"),
+        ("run", "small.yaml", "--quiet", "--no-plots", *(word for its in VARIED for word in ("--set", its))),
         pytest.param(("sweep", "study.yaml", "--quiet", "--timing-only"), marks=pytest.mark.slow),
     ],
     ids=lambda command: command[0],
 )
-def test_nothing_is_imported_from_the_current_folder(command: tuple[str, ...], tmp_path: Path) -> None:
-    """A folder of scenarios may hold a `torch.py`: it stays a file, for the command and for its processes."""
+def test_neither_the_current_folder_nor_the_hash_seed_matters(command: tuple[str, ...], tmp_path: Path) -> None:
+    """A folder of scenarios may hold a `torch.py`: it stays a file, for the command and for its processes.
+
+    A run in a process with another PYTHONHASHSEED has the events that it has in this process.
+    """
     for name in SHADOWED:
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('code of {name} ran')\n", encoding="utf-8")
     (tmp_path / "study.yaml").write_text(STUDY, encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
+    (tmp_path / "small.yaml").write_text(SMALL, encoding="utf-8")
+    environment = {**os.environ, "PYTHONHASHSEED": OTHER_SEED, "PYTHONPATH": str(PACKAGE.parent)}
 
     ended = subprocess.run(
         [sys.executable, "-m", "fednet_emu", *command],
@@ -190,6 +196,10 @@ def test_nothing_is_imported_from_the_current_folder(command: tuple[str, ...], t
 
     assert ended.returncode == 0, ended.stderr
     assert "ran" not in ended.stdout.split() + ended.stderr.split()
+    if command[0] == "run":
+        (summary,) = tmp_path.glob("results/**/summary.json")
+        told = json.loads(summary.read_text(encoding="utf-8"))
+        assert told["event_digest"] == run_small(*VARIED).ledger.event_digest()
 
 
 FOLDER = Path(__file__).parents[2] / "scenarios"

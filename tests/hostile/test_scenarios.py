@@ -11,6 +11,7 @@ from fednet_emu.limits import MAX_CHAIN, MAX_FILES, MAX_NESTING, MAX_VALUES
 from fednet_emu.scenario import wording
 from fednet_emu.scenario.document import load
 from tests.commands import fednet
+from tests.quick import crossed
 
 QUICKSTART = (Path(__file__).parents[2] / "scenarios/quickstart.yaml").read_text(encoding="utf-8")
 LONG = "n" * 300
@@ -45,8 +46,7 @@ def with_setting(old: str, new: str) -> str:
 
 @pytest.mark.parametrize("name", [LONG, NOBODY, "a/" * 5000, '"a\\0b"'])
 @pytest.mark.parametrize(
-    ("old", "place"),
-    [("include: urban-micro", "s.yaml:19  channel.include: no such "), ("title:", "")],
+    ("old", "place"), [("include: urban-micro", "s.yaml:19  channel.include: no such "), ("title:", "")]
 )
 def test_a_name_that_no_file_can_have_is_an_unknown_name(old: str, place: str, name: str) -> None:
     """Of 300 characters, of 10,000, of no user, or with a zero byte: `channel` and `include` name no file."""
@@ -100,8 +100,13 @@ def test_more_devices_than_memory_are_refused_before_they_are_made(count: str) -
     assert "; this host has " in told
 
 
-@pytest.mark.parametrize("number", ["9" * 5000, "9" * 4000, str(2**63), "0x" + "f" * 5000, "0b" + "1" * 50_000])
-@pytest.mark.parametrize("old", ["count: 20", "seed: 0", "lr: 0.1", "rounds: 60"])
+@pytest.mark.parametrize(
+    ("old", "number"),
+    crossed(
+        ["count: 20", "seed: 0", "lr: 0.1", "rounds: 60"],
+        ["9" * 5000, "9" * 4000, str(2**63), "0x" + "f" * 5000, "0b" + "1" * 50_000],
+    ),
+)
 def test_whole_numbers_have_a_limit(old: str, number: str) -> None:
     """Beyond 2^63 a whole number is refused, in whatever spelling, without a look at all its digits."""
     told = checked(with_setting(old, f"{old.partition(':')[0]}: {number}"))
@@ -110,10 +115,12 @@ def test_whole_numbers_have_a_limit(old: str, number: str) -> None:
     assert len(told) < 300
 
 
-@pytest.mark.parametrize("depth", [MAX_NESTING + 1, 1000, 10_000])
-@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ("{a: ", "}"), ("- ", ""), ("? ", "")])
-def test_nesting_has_a_limit(depth: int, opening: str, closing: str) -> None:
+@pytest.mark.parametrize(
+    ("depth", "ends"), crossed([MAX_NESTING + 1, 1000, 10_000], [("[", "]"), ("{a: ", "}"), ("- ", ""), ("? ", "")])
+)
+def test_nesting_has_a_limit(depth: int, ends: tuple[str, str]) -> None:
     """However deep a file goes on, it is left at the limit."""
+    opening, closing = ends
     told = checked(f"{QUICKSTART}x:\n  {opening * depth}1{closing * depth}\n")
 
     assert told.startswith("s.yaml:4")
@@ -242,20 +249,19 @@ def test_a_title_is_dumped_in_escapes_and_reads_back() -> None:
     assert fednet("check", "again.yaml").stdout == told
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "SECRET:x:0:0:SECRET:/SECRET\nSECRET:y:1:1:SECRET\n",
-        "SECRET: SECRET\n",
-        "SECRET=SECRET",
-        "{a: *SECRET}",
-        "!SECRET {a: !!SECRET 2}",
-        "SECRET: [}\n",
-        "SECRET: 1\nSECRET: 2\n",
-        "'SECRET",
-    ],
-)
-@pytest.mark.parametrize("ending", ["", ".txt", ".yaml"])
+SECRETS = [
+    "SECRET:x:0:0:SECRET:/SECRET\nSECRET:y:1:1:SECRET\n",
+    "SECRET: SECRET\n",
+    "SECRET=SECRET",
+    "{a: *SECRET}",
+    "!SECRET {a: !!SECRET 2}",
+    "SECRET: [}\n",
+    "SECRET: 1\nSECRET: 2\n",
+    "'SECRET",
+]
+
+
+@pytest.mark.parametrize(("content", "ending"), crossed(SECRETS, ["", ".txt", ".yaml"]))
 def test_an_included_file_that_is_no_scenario_is_not_shown(content: str, ending: str) -> None:
     """Only files that end in .yaml or .yml are read, links to others neither; text that is no mapping is not quoted."""
     Path("secret").write_text(content, encoding="utf-8")
@@ -332,13 +338,7 @@ def test_extreme_sizes_times_and_rates_are_refused(number: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "key",
-    [
-        "device.tx_power_dbm",
-        "base_station.noise_figure_db",
-        "noise_density_dbm_hz",
-        "rate.gap_db",
-    ],
+    "key", ["device.tx_power_dbm", "base_station.noise_figure_db", "noise_density_dbm_hz", "rate.gap_db"]
 )
 def test_levels_beyond_all_physics_are_refused(key: str) -> None:
     """A level is an exponent: 300,000 dBm are more than any number can hold."""

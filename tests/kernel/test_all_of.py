@@ -106,10 +106,7 @@ def test_cancelling_reaches_the_innermost_wait(wrap):
     clock = Clock()
     event = Cancellable(clock)
 
-    result = run(
-        clock,
-        gather(clock, [waiter(wrap(clock, event))], deadline_s=2.0, late=lambda: Lost("deadline")),
-    )
+    result = run(clock, gather(clock, [waiter(wrap(clock, event))], deadline_s=2.0, late=lambda: Lost("deadline")))
 
     assert result == ([Lost("deadline")], 2.0)
     assert event.why == ["deadline"]

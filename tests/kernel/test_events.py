@@ -31,9 +31,10 @@ ENGINE = ("devices", "network", "federation", "algorithms", "emulation")
 
 def touched(path):
     """The private names of SimPy that a file takes from an object other than `self`."""
+    text = path.read_text(encoding="utf-8")
     return {
         node.attr
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in (ast.walk(ast.parse(text)) if any(name in text for name in PRIVATE) else ())
         if isinstance(node, ast.Attribute) and node.attr in PRIVATE
         if not (isinstance(node.value, ast.Name) and node.value.id == "self")
     }

@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -35,19 +36,24 @@ from tests.quick import examples
 MIDPOINTS = (np.arange(200_000) + 0.5) / 200_000
 LAWS = [NoFading(), Rayleigh(), Rician(k_db=9), Rician(k_db=-20), Nakagami(m=0.5), Nakagami(m=4), FadingByLineOfSight()]
 ALL_KINDS = pytest.mark.parametrize("fading", LAWS, ids=lambda law: f"{law.kind}-{getattr(law, 'm', '')}")
-BOTH_STATES = pytest.mark.parametrize("los", [False, True], ids=["unseen", "seen"])
+BOTH_STATES = pytest.mark.parametrize(
+    ("fading", "los"),
+    [
+        pytest.param(law, los, marks=pytest.mark.slow if los and law is not LAWS[-1] else [], id=f"{law.kind}-{los}")
+        for law, los in product(LAWS, (False, True))
+    ],
+)
+"""In `make test` a line of sight is there for the law alone that looks at it."""
 UNIFORM = st.floats(0.0, 1.0, exclude_min=True, exclude_max=True)
 
 
 @BOTH_STATES
-@ALL_KINDS
 def test_mean_power_gain_is_one(fading, los):
     """Fading moves power in time, it neither adds nor takes any."""
     assert fading.gains(MIDPOINTS, los).mean() == pytest.approx(1.0, abs=2e-5)
 
 
 @BOTH_STATES
-@ALL_KINDS
 def test_distribution_function_undoes_the_quantile(fading, los):
     """The share of blocks below the gain of a uniform is that uniform."""
     uniforms = np.linspace(0.001, 0.999, 97)

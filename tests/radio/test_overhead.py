@@ -12,17 +12,12 @@ from fednet_emu.network.lora import REQUIRED_DB, adapted, adapted_from_db, time_
 from fednet_emu.network.nr.grants import TddPattern, UplinkAccess
 from fednet_emu.network.wifi import FAMILIES, control_ns, schemes
 from fednet_emu.radio.channel import thermal_noise_w
-from fednet_emu.radio.energy import (
-    CmosEnergy,
-    MeasuredEnergy,
-    PublishedEnergy,
-    Transmitter,
-    compute_energy_j,
-)
+from fednet_emu.radio.energy import CmosEnergy, MeasuredEnergy, PublishedEnergy, Transmitter, compute_energy_j
 from fednet_emu.radio.nr.blocks import transport_block_bit
 from fednet_emu.radio.nr.numerology import occupied_hz, resource_blocks
 from fednet_emu.radio.overhead import HEADER_BYTE, Header, NoOverhead, Packets
 from fednet_emu.units import linear_to_db
+from tests.tables import rows_of
 
 
 def test_a_model_of_a_million_parameters_over_tcp():
@@ -321,11 +316,6 @@ REFERENCE = Path(__file__).parent / "reference"
 STANDARDS = {"Ofdm": "a", "ErpOfdm": "a", "Ht": "n", "Vht": "ac", "He": "ax"}
 
 
-def rows(name):
-    with (REFERENCE / name).open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 def data_bit(row):
     """Data bits of a symbol of the scheme that a row names by its index or its rate."""
     standard, place = STANDARDS[row["family"]], int(row["mcs_or_mbps"])
@@ -336,7 +326,7 @@ def data_bit(row):
 
 def test_frames_last_as_long_as_in_the_test_of_ns3():
     """All 93 durations to the nanosecond: 802.11a with and without a signal extension, HT and HE of three guards."""
-    found = rows("link_wifi_ppdu_durations.csv")
+    found = rows_of(REFERENCE / "link_wifi_ppdu_durations.csv")
     for row in found:
         family = FAMILIES[STANDARDS[row["family"]]]
         ppdu_ns = family.ppdu_ns(int(row["psdu_byte"]), data_bit(row), int(row["guard_ns"]))
@@ -347,7 +337,7 @@ def test_frames_last_as_long_as_in_the_test_of_ns3():
 
 def test_schemes_have_the_rates_of_the_standard_and_the_snrs_of_ns3():
     """Data bits over the duration of a symbol, from 6 Mbit/s to 600.5 Mbit/s; 20 MHz has no MCS 9 in 802.11ac."""
-    told = rows("link_wifi_mcs_snr.csv")
+    told = rows_of(REFERENCE / "link_wifi_mcs_snr.csv")
     found = {
         "Ofdm": schemes("a", 20),
         "Ht": schemes("n", 20),

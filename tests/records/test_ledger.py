@@ -203,13 +203,7 @@ def test_the_digest_sees_what_it_should():
     """Any digested value and the order of rows change it; a measure does not."""
     rows = [(5, 0, 7, 0.5), (6, 1, 8, 0.5)]
     reference = filled(rows).digest()
-    others = [
-        [(4, 0, 7, 0.5), rows[1]],
-        [(5, 1, 7, 0.5), rows[1]],
-        [(5, 0, 9, 0.5), rows[1]],
-        rows[::-1],
-        rows[:1],
-    ]
+    others = [[(4, 0, 7, 0.5), rows[1]], [(5, 1, 7, 0.5), rows[1]], [(5, 0, 9, 0.5), rows[1]], rows[::-1], rows[:1]]
 
     assert all(filled(other).digest() != reference for other in others)
     assert filled([(5, 0, 7, 0.9), rows[1]]).digest() == reference

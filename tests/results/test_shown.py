@@ -22,6 +22,7 @@ from fednet_emu.scenario.document import from_text
 from fednet_emu.screen import progress
 from fednet_emu.screen.console import PlainConsole
 from fednet_emu.testing import SMALL
+from tests.commands import OTHER_SEED
 
 MAPPING = from_text(SMALL, "small").data
 
@@ -231,7 +232,8 @@ def executed(folder):
     cells[-2].metadata.tags = ["raises-exception"]  # without this the notebook would end there
     notebook = nbformat.v4.new_notebook(cells=cells)
     root = str(Path(__file__).parents[2])
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+    path = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONHASHSEED": OTHER_SEED, "PYTHONPATH": path}
     client = NotebookClient(
         notebook, timeout=LIMIT_S, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
     )
@@ -284,7 +286,7 @@ def test_objects_of_the_notebook_run_and_sweep(outputs):
 
 
 def test_the_digest_is_that_of_any_other_process(outputs):
-    """A notebook's run is the same run."""
+    """A notebook's run is the same run, whatever the hash seed of its process."""
     here = fe.run("quickstart", seed=1, settings={"algorithm.lr": 0.05, "stop.rounds": 3}).digest
 
     assert here in outputs[10][-1].data["text/plain"]

@@ -12,7 +12,7 @@ import fednet_emu as fe
 from fednet_emu.results.study import Search
 from fednet_emu.scenario.document import from_text
 from fednet_emu.testing import SMALL
-from tests.commands import Forked, fednet
+from tests.commands import fednet
 
 pytestmark = pytest.mark.usefixtures("cells_here")
 
@@ -187,21 +187,6 @@ def test_failed_cells_are_warned_of_and_kept():
     (failure,) = study.failures
     assert failure.replay.startswith("fednet run ")
     assert "1 unfinished" in repr(study)
-
-
-def test_a_script_needs_no_guard(tmp_path):
-    """A sweep at the top of a script does not run the script again in the processes of its runs."""
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import fednet_emu as fe\nprint('top')\n"
-        "study = fe.sweep('quickstart', grid={'stop.rounds': [1, 2]}, seeds=1, workers=2, settings="
-        "{'devices.count': 3, 'algorithm.cohort': 2})\n"
-        "print(len(study.runs))\n",
-        encoding="utf-8",
-    )
-    done = Forked(script, cwd=tmp_path).ended()
-
-    assert done.stdout.split() == ["top", "2"], done.stderr
 
 
 def test_check_channels_scenarios_and_schema():

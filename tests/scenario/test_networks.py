@@ -1,6 +1,5 @@
 """Networks in scenario files: what cannot work is said before the run, and what can runs."""
 
-import csv
 import math
 import re
 from pathlib import Path
@@ -20,6 +19,7 @@ from fednet_emu.scenario.library import names
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.small import digest_of, resumed_every_round
 from tests.quick import crossed
+from tests.tables import rows_of
 
 THRESHOLD = "channel.rate={kind: fixed, bit_rate_bps: 1e6, threshold_db: 3}"
 
@@ -318,11 +318,6 @@ WIFI = (
 NEAR = ("channel.path_loss={kind: free-space}", "devices.placement={kind: disc, radius_m: 2, inner_radius_m: 1}")
 
 
-def rows(name):
-    with (REFERENCE / name).open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 def transfers(*settings):
     """The transfers of a run of the small federation without training; every law holds."""
     fed = run_small(*settings, timing_only=True)
@@ -350,7 +345,11 @@ def test_uploads_of_a_model_take_what_they_take_in_ns3(standard, width_mhz, name
         "stop.rounds=1",
         *NEAR,
     ).query("direction == 'uplink'")
-    (table,) = (row for row in rows("link_wifi_bianchi.csv") if row["mode"] == name and int(row["stations"]) == count)
+    (table,) = (
+        row
+        for row in rows_of(REFERENCE / "link_wifi_bianchi.csv")
+        if row["mode"] == name and int(row["stations"]) == count
+    )
     goodput_mbps = float(table["goodput_block_ack_request_mbps"] or table["goodput_freezing_mbps"])
     wire_bit = 8 * (727_598 * 4 + 52 * -(-727_598 * 4 // 1448))
     last_s = count * wire_bit / (goodput_mbps * 1e6 * 1500 / 1472)
@@ -359,7 +358,7 @@ def test_uploads_of_a_model_take_what_they_take_in_ns3(standard, width_mhz, name
     assert (found["ended_s"] - found["started_s"]).tolist() == pytest.approx([last_s] * count, rel=1e-4)
     told = [
         float(row["last_done_s"])
-        for row in rows("link_wifi_ns3.csv")
+        for row in rows_of(REFERENCE / "link_wifi_ns3.csv")
         if row["tcp_upload_byte"] and (row["standard"], int(row["stations"])) == (standard, count)
     ]
     assert all(0.98 * last_s < each < 1.25 * last_s for each in told if each != 3.29901)
@@ -385,11 +384,7 @@ def test_learning_runs_over_wifi(algorithm, fading):
 @pytest.mark.parametrize(
     ("change", "where", "what"),
     [
-        (
-            "channel.bandwidth_hz=1e6",
-            "access.width_mhz",
-            r"channels of 20, 40, 80, 160 MHz, got .* 1e\+06; set",
-        ),
+        ("channel.bandwidth_hz=1e6", "access.width_mhz", r"channels of 20, 40, 80, 160 MHz, got .* 1e\+06; set"),
         (
             "network.uplink.access={kind: dcf, width_mhz: 160}",
             "access.width_mhz",

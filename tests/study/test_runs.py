@@ -263,10 +263,7 @@ def test_lists_of_one_axis_go_together():
     """The first entries are one level, the second ones another; each key has a column, too."""
     (axis,) = axes("size: {devices.count: [2, 3], algorithm.cohort: [1, 2]}")
 
-    assert changes(axis) == [
-        {"devices.count": 2, "algorithm.cohort": 1},
-        {"devices.count": 3, "algorithm.cohort": 2},
-    ]
+    assert changes(axis) == [{"devices.count": 2, "algorithm.cohort": 1}, {"devices.count": 3, "algorithm.cohort": 2}]
     assert axis.levels[1].columns == {"size": "3, 2", "devices.count": 3, "algorithm.cohort": 2}
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 
 import pandas as pd
 import pytest
@@ -49,6 +50,19 @@ def backwards(tasks):
 def tables(out: Path) -> list[bytes]:
     """The two tables of a study, to the byte."""
     return [(out / name).read_bytes() for name in ("study.parquet", "runs.parquet")]
+
+
+def test_a_script_needs_no_guard(study_file, tmp_path, monkeypatch):
+    """A sweep at the top of a script does not run the script again in the processes of its runs."""
+    script, main = tmp_path / "script.py", ModuleType("__main__")
+    script.write_text(f"open({str(tmp_path / 'again')!r}, 'w').close()", encoding="utf-8")
+    main.__file__ = str(script)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    progress = swept_apart(study_file("grid: {algorithm.lr: [0.0, 0.1]}\nseeds: 1\n"), tmp_path / "out")
+
+    assert progress.failures == {}
+    assert len(progress.done) == 2
+    assert not (tmp_path / "again").exists()
 
 
 def test_tables_hold_every_evaluation_and_every_run(study_file, tmp_path):

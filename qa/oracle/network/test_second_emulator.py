@@ -60,9 +60,9 @@ def test_both_narrow_alike(play: tuple[World, Script]) -> None:
 
 
 @given(plays(SLICES))
-@examples(200, **MANY)
+@examples(100, **MANY)
 def test_both_divide_slices_alike(play: tuple[World, Script]) -> None:
-    """In two hundred mixtures a band has slices, whose parts the second emulator finds by bisection in fractions."""
+    """In a hundred mixtures a band has slices, whose parts the second emulator finds by bisection in fractions."""
     assert_same_books(*play)
 
 

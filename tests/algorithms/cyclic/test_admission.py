@@ -282,8 +282,8 @@ def test_groups_follow_devices_that_move():
             "devices.mobility={kind: random-direction, min_speed_m_s: 5, max_speed_m_s: 15, mean_leg_s: 20}",
             "network.position_update_s=0.001",
             f"algorithm={{kind: cyclic-fedavg, lr: 0.1, slot_s: 1, reform_cycles: {reform}, {margin}}}",
-            "stop.rounds=40",
-            "evaluation.every_rounds=40",
+            "stop.rounds=25",
+            "evaluation.every_rounds=25",
         )
         frames = fed.ledger.frames()
         lost[reform] = (frames["transfers"].query("direction == 'uplink'")["loss_reason"] != "").mean()

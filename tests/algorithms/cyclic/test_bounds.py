@@ -15,14 +15,7 @@ from fednet_emu.algorithms.cyclic.structures import (
     seats_of,
     separate,
 )
-from fednet_emu.algorithms.cyclic.theory import (
-    Constants,
-    RemainderBound,
-    descent,
-    floor,
-    rate_bound,
-    remainder_bound,
-)
+from fednet_emu.algorithms.cyclic.theory import Constants, RemainderBound, descent, floor, rate_bound, remainder_bound
 from tests.algorithms.cyclic.lemma import remainder
 
 CONSTANTS = st.builds(

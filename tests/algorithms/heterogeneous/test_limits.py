@@ -84,12 +84,12 @@ def distance(kind: str, rounds: int, **more: object) -> float:
 
 def test_fedavg_drifts_and_the_corrected_do_not() -> None:
     """On unequal quadratics FedAvg stays away from the minimum of their mean; SCAFFOLD and FedDyn arrive at it."""
-    drift = distance("fedavg", 60)
+    drift = distance("fedavg", 30)
 
     assert drift > 0.1
     assert distance("scaffold", 60) < 1e-3 * drift
-    assert distance("feddyn", 60, alpha=2.0) < 1e-3 * drift
-    assert distance("feddyn", 60, alpha=2.0, evaluated="server") < 1e-3 * drift
+    assert distance("feddyn", 30, alpha=2.0) < 1e-3 * drift
+    assert distance("feddyn", 30, alpha=2.0, evaluated="server") < 1e-3 * drift
 
 
 class Memories:
@@ -381,10 +381,7 @@ CASES: dict[str, tuple[str, Callable[[Loop], Vector]]] = {
     "fednova": (algorithm("fednova"), fednova),
     "fednova, proximal": (algorithm("fednova", prox=0.7), lambda loop: fednova(loop, 0.7)),
     "feddyn": (algorithm("feddyn", alpha=0.3), lambda loop: feddyn(loop, 0.3)),
-    "feddyn, server": (
-        algorithm("feddyn", alpha=0.3, evaluated="server"),
-        lambda loop: feddyn(loop, 0.3, "server"),
-    ),
+    "feddyn, server": (algorithm("feddyn", alpha=0.3, evaluated="server"), lambda loop: feddyn(loop, 0.3, "server")),
     "q-ffl": (algorithm("q-ffl", q=2.0), lambda loop: q_ffl(loop, 2.0)),
     "q-ffl, uniform": (algorithm("q-ffl", q=0.5, sampling="uniform"), lambda loop: q_ffl(loop, 0.5)),
 }

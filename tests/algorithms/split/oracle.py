@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.testing import run_small, small_federation, small_scenario
+from fednet_emu.testing import run_small
 
 BATCH, EPOCHS, LR = 8, 2, 0.3
 HIDDEN = (7, 5)
@@ -41,13 +41,6 @@ def splitfed(variant: str, **more: object) -> str:
     """The setting of a variant, three devices at a time unless changed."""
     own = {"cohort": 3, "lr": LR, "batch_size": BATCH, "local_epochs": EPOCHS, "retries": 1, **more}
     return f"algorithm={{kind: splitfed, variant: {variant}, {', '.join(f'{key}: {own[key]}' for key in own)}}}"
-
-
-def trained(*settings: str) -> tuple[Federation, Tensor]:
-    """The federation after a run, and its final model."""
-    fed = small_federation(*settings)
-    final = fed.run(small_scenario(*settings).algorithm)
-    return fed, fed.read(final)  # type: ignore[arg-type]
 
 
 def timed(*settings: str) -> Federation:

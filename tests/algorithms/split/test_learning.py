@@ -23,8 +23,9 @@ from fednet_emu.learning.models.base import torch_seed
 from fednet_emu.learning.models.cuts import Cut, cuts_of
 from fednet_emu.records.laws import verify
 from fednet_emu.testing import small_federation, small_scenario
-from tests.algorithms.small import resumed_every_round
-from tests.algorithms.split.oracle import BATCH, EPOCHS, LOSSY, LR, UNEVEN, Oracle, splitfed, timed, trained
+from tests.algorithms.small import assert_it_goes_on
+from tests.algorithms.small import final as trained
+from tests.algorithms.split.oracle import BATCH, EPOCHS, LOSSY, LR, UNEVEN, Oracle, splitfed, timed
 from tests.quick import crossed
 
 VARIANTS = ("sl", "v1", "v2", "psl")
@@ -47,9 +48,9 @@ def test_a_network_that_is_really_cut_learns_the_same(variant: str, cut: int, en
 
 def test_the_order_of_service_matters_in_v2_only() -> None:
     """Served in reverse, the same batches make another model; both are far from the one of v1."""
-    fed, found = trained(*UNEVEN, splitfed("v2", cohort=5))
+    fed, found = trained(*UNEVEN, "stop.rounds=3", splitfed("v2", cohort=5))
     its = Oracle(fed)
-    its.cohorts = [list(range(5))] * 5
+    its.cohorts = [list(range(5))] * 3
 
     torch.testing.assert_close(found.double(), its.v2(), rtol=0, atol=1e-5)
     assert (its.v2() - its.v2(reverse=True)).norm() > 1e-2
@@ -126,14 +127,15 @@ def test_a_batch_that_waits_at_the_server_has_not_been_served() -> None:
 def test_v1_is_federated_averaging(engine: str, own: str) -> None:
     """Whatever the cut, the final model is that of `fedavg`, to the last bit: only time and bits differ."""
     more = f"local_optimizer: {own}, lr_schedule: {{kind: step, every_rounds: 2, gamma: 0.5}}"
-    bare = [setting for setting in UNEVEN if "server" not in setting]
+    short = (*UNEVEN, "stop.rounds=3")
+    bare = [setting for setting in short if "server" not in setting]
     fedavg, expected = trained(
         *bare, f"training.engine={engine}", f"algorithm={{kind: fedavg, cohort: 3, {LOCAL}, {more}}}"
     )
 
     assert not torch.equal(expected, fedavg.task.model.initial())
     for cut in (1, 2, "least-time"):
-        fed, found = trained(*UNEVEN, f"training.engine={engine}", f"{splitfed('v1', cut=cut)[:-1]}, {more}}}")
+        fed, found = trained(*short, f"training.engine={engine}", f"{splitfed('v1', cut=cut)[:-1]}, {more}}}")
         assert torch.equal(found, expected)
         assert len(fed.ledger.transfers) > len(fedavg.ledger.transfers)
 
@@ -141,10 +143,10 @@ def test_v1_is_federated_averaging(engine: str, own: str) -> None:
 def test_v1_with_batch_norm_is_federated_averaging() -> None:
     """Running statistics are averaged with the part that they belong to."""
     images = ("data={kind: synthetic, features: [1, 8, 8], classes: 3, n_samples: 96, n_test: 20}", "partition=iid")
-    model = "model={kind: digit-model, channels: [2, 2, 2], units: [8, 4]}"
-    _, expected = trained(*images, model, f"algorithm={{kind: fedavg, cohort: 4, {LOCAL}}}")
+    model = ("model={kind: digit-model, channels: [2, 2, 2], units: [8, 4]}", "stop.rounds=2")
+    _, expected = trained(*images, *model, f"algorithm={{kind: fedavg, cohort: 4, {LOCAL}}}")
     for cut in (1, 2, 5):
-        _, found = trained(*images, model, "server.flop_per_s=1e7", splitfed("v1", cohort=4, cut=cut))
+        _, found = trained(*images, *model, "server.flop_per_s=1e7", splitfed("v1", cohort=4, cut=cut))
         assert torch.equal(found, expected)
 
 
@@ -249,13 +251,8 @@ def test_nothing_is_trained_for_the_clock(variant: str) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_it_goes_on_from_a_checkpoint(variant: str) -> None:
-    """Cut after each of its rounds and resumed, a run with losses has the same events, and the same model to a bit."""
-    settings = (*UNEVEN, *LOSSY, splitfed(variant))
-    fed, expected = trained(*settings)
-    last, final = resumed_every_round(5, *settings)
-
-    assert torch.equal(last.read(final), expected)
-    assert last.ledger.event_digest() == fed.ledger.event_digest()
+    """Whose part was lost is known again."""
+    assert_it_goes_on(*UNEVEN, *LOSSY, splitfed(variant), "stop.rounds=3")
 
 
 BPS = 1e6

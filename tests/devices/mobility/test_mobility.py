@@ -263,13 +263,7 @@ def test_mean_distances_agree_with_draws(region):
 
 
 @examples(40)
-@given(
-    st.sampled_from([DISC, BOX]),
-    st.floats(0, 1),
-    st.floats(0, 1),
-    st.floats(0, 2 * math.pi),
-    st.floats(1e-3, 1e3),
-)
+@given(st.sampled_from([DISC, BOX]), st.floats(0, 1), st.floats(0, 1), st.floats(0, 2 * math.pi), st.floats(1e-3, 1e3))
 def test_an_exit_time_leads_exactly_to_the_wall(region, u, v, angle, speed):
     """Moving for `exit_s` ends on the wall, half of it ends inside."""
     start = region.clipped_m(region.points_m(np.array([u]), np.array([v])))

@@ -267,16 +267,8 @@ HEADER = "timestep_time;vehicle_id;vehicle_x;vehicle_y\n"
             '<f><timestep time="0"><vehicle id="a" x="8.541234" y="47.37"/></timestep></f>',
             "looks like longitude and latitude, got 8.541234, 47.370000",
         ),
-        (
-            "a.csv",
-            HEADER + "1;a;0;0\n0;a;1;1\n",
-            "time goes back, got 0 s after 1",
-        ),
-        (
-            "a.csv",
-            HEADER + "1;a;0;0\n1;a;1;1\n",
-            "a vehicle twice in one time step",
-        ),
+        ("a.csv", HEADER + "1;a;0;0\n0;a;1;1\n", "time goes back, got 0 s after 1"),
+        ("a.csv", HEADER + "1;a;0;0\n1;a;1;1\n", "a vehicle twice in one time step"),
         (
             "a.csv",
             "timestep_time,vehicle_id\n1,a\n",

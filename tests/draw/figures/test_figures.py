@@ -13,9 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from fednet_emu.analysis.activity import Window
+from fednet_emu.analysis.activity import WHOLE, Window
 from fednet_emu.analysis.run import RunRecords
 from fednet_emu.analysis.settings import Names, settings_of
+from fednet_emu.draw.figures import run_figures
 from fednet_emu.draw.figures.page import fit_to_page, latex_text, numbers_of
 from fednet_emu.draw.figures.run_figures import figures, save
 from fednet_emu.draw.figures.study_rows import name_rows
@@ -36,9 +37,17 @@ LONG_LABELS = (
 def long_runs(make_run):
     """Three runs of 60 devices with long labels."""
     return [
-        RunRecords.opened(make_run(f"run-{seed}", devices=60, cohort=50, rounds=6, seed=seed), label)
+        RunRecords.opened(make_run(f"run-{seed}", devices=60, cohort=50, rounds=3, seed=seed), label)
         for seed, label in enumerate(LONG_LABELS)
     ]
+
+
+@pytest.fixture
+def timeline(monkeypatch):
+    """The timeline of some runs, without the figures beside it, which take longer."""
+    monkeypatch.setattr(run_figures, "progress_figures", lambda *_: {})
+    monkeypatch.setattr(run_figures, "latency_figure", lambda *_: None)
+    return lambda runs, shown=WHOLE: figures(runs, shown)["timeline"]
 
 
 def test_an_empty_run_has_no_figures(tmp_path, write_run, make_run):
@@ -50,13 +59,13 @@ def test_an_empty_run_has_no_figures(tmp_path, write_run, make_run):
     assert list(figures([empty, RunRecords.opened(make_run("fedavg"))])) == NAMES
 
 
-def test_the_timeline_shows_three_rounds_or_what_was_asked(make_run):
+def test_the_timeline_shows_three_rounds_or_what_was_asked(make_run, timeline):
     """The window ends with the third round by default, at `until_s` when given, and with the run at the latest."""
     run = RunRecords.opened(make_run("fedavg", rounds=8))
     ends_s = run.table("rounds")["ended_s"].to_numpy()
 
     def window_s(until_s):
-        return figures([run], Window(until_s=until_s))["timeline"].axes[0].get_xlim()[1]
+        return timeline([run], Window(until_s=until_s)).axes[0].get_xlim()[1]
 
     assert window_s(None) == pytest.approx(ends_s[2])
     assert window_s(1.5) == pytest.approx(1.5)
@@ -75,10 +84,10 @@ def test_nothing_is_covered_cut_off_or_too_small(long_runs):
         assert all(text.get_fontsize() >= 6.0 for text in figure.findobj(Text)), name
 
 
-def test_panels_of_a_timeline_do_not_overlap(make_run):
+def test_panels_of_a_timeline_do_not_overlap(make_run, timeline):
     """Seven short panels, one above the other, keep their labels to themselves."""
     runs = [RunRecords.opened(make_run(f"run-{seed}", devices=2, cohort=1, rounds=3, seed=seed)) for seed in range(7)]
-    figure = figures(runs)["timeline"]
+    figure = timeline(runs)
     figure.draw_without_rendering()
     extents = [axes.get_tightbbox() for axes in figure.axes]
     assert all(upper.y0 >= lower.y1 for upper, lower in itertools.pairwise(extents))
@@ -140,12 +149,12 @@ def test_a_file_is_complete_or_not_there(tmp_path, monkeypatch):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_timeline_of_a_part_of_the_run(make_run):
+def test_a_timeline_of_a_part_of_the_run(make_run, timeline):
     """Begin, end, devices and order are those that were asked for; without an end it is that of the run."""
     run = RunRecords.opened(make_run("a"))
     last_s = run.table("rounds")["ended_s"].max()
-    part = figures([run], Window(from_s=2.0, until_s=5.0, devices=(1, 4), sort="busy"))["timeline"].axes[0]
-    rest = figures([run], Window(from_s=2.0))["timeline"].axes[0]
+    part = timeline([run], Window(from_s=2.0, until_s=5.0, devices=(1, 4), sort="busy")).axes[0]
+    rest = timeline([run], Window(from_s=2.0)).axes[0]
     assert part.get_xlim() == (2.0, 5.0)
     assert part.get_ylabel() == "Device, by busy"
     assert {tick.get_text() for tick in part.get_yticklabels()} <= {"1", "4"}
@@ -169,11 +178,11 @@ def test_a_timeline_that_would_show_nothing_is_refused(make_run, shown, problem)
         figures([RunRecords.opened(make_run("a"))], shown)
 
 
-def test_runs_side_by_side_have_one_time_axis(make_run):
+def test_runs_side_by_side_have_one_time_axis(make_run, timeline):
     """Runs whose third rounds end at different times are shown up to the later one, and the rows end with each run."""
     runs = [RunRecords.opened(make_run(f"run-{seed}", rounds=rounds, seed=seed)) for seed, rounds in ((1, 3), (2, 30))]
     ends_s = [run.table("rounds")["ended_s"].to_numpy()[2] for run in runs]
-    first, second = figures(runs)["timeline"].axes
+    first, second = timeline(runs).axes
     idle = [axes.collections[0].get_paths()[0].vertices[:, 0].max() for axes in (first, second)]
 
     assert ends_s[0] != pytest.approx(ends_s[1])
@@ -181,10 +190,10 @@ def test_runs_side_by_side_have_one_time_axis(make_run):
     assert idle == [pytest.approx(min(run.table("rounds")["ended_s"].max(), max(ends_s))) for run in runs]
 
 
-def test_devices_that_did_nothing_are_counted(make_run):
+def test_devices_that_did_nothing_are_counted(make_run, timeline):
     """Of ten devices one is invited in each of two rounds: the axis says how many of them have rows."""
     run = RunRecords.opened(make_run("few", cohort=1, rounds=2))
-    (axes,) = figures([run])["timeline"].axes
+    (axes,) = timeline([run]).axes
     rows = len(axes.get_yticklabels())
 
     assert rows < 10
@@ -204,10 +213,10 @@ def test_the_accuracy_that_ends_runs_is_a_line(make_run):
     assert len(drawn["loss-time"].axes[0].get_lines()) == 1
 
 
-def test_the_numbers_of_a_timeline_are_its_bars(make_run):
+def test_the_numbers_of_a_timeline_are_its_bars(make_run, timeline):
     """A row for each bar of each run, in seconds."""
     run = RunRecords.opened(make_run("a"))
-    figure = figures([run])["timeline"]
+    figure = timeline([run])
     numbers = numbers_of(figure)
     computes = run.table("computes")
 
@@ -240,7 +249,8 @@ def test_a_figure_is_as_wide_as_its_columns(two, size, width_in):
 def test_a_wide_page_needs_fewer_rows_of_a_legend(make_run):
     """Four entries with long labels are below each other in one column, and side by side in two; then back again."""
     runs = [
-        RunRecords.opened(make_run(f"run-{seed}", seed=seed), f"access number {seed} of the study") for seed in range(4)
+        RunRecords.opened(make_run(f"run-{seed}", rounds=3, seed=seed), f"access number {seed} of the study")
+        for seed in range(4)
     ]
     figure = figures(runs)["round-latency"]
     narrow, height_in = figure.legends[0]._ncols, figure.get_figheight()

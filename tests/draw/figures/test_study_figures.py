@@ -108,13 +108,7 @@ def test_lines_go_on_to_the_common_end_and_say_how_many_runs_are_left():
     assert after.get_linewidth() < whole.get_linewidth()
     assert list(falls.get_xdata()) == [4.0]
     assert [text.get_text() for text in figure.axes[0].texts] == ["1"]
-    assert entries(figure) == [
-        "a",
-        "b",
-        "95 %, clipped to axes",
-        "after a run's end",
-        "runs still going",
-    ]
+    assert entries(figure) == ["a", "b", "95 %, clipped to axes", "after a run's end", "runs still going"]
     ends = numbers.groupby("air").last()
     assert ends["accuracy"].to_dict() == pytest.approx({"a": 0.6, "b": 0.8})
     assert numbers.loc[numbers["air"] == "a", "remaining runs"].unique().tolist() == [2, 1]

@@ -294,8 +294,7 @@ def private_jobs(plan: SgdPlan, **terms) -> list[TrainJob]:
     """A job of each of three devices, and the graph that knows where they start."""
     rng = np.random.default_rng(1)
     data = TrainData(
-        torch.from_numpy(rng.normal(size=(sum(SIZES), FEATURES))),
-        torch.from_numpy(rng.integers(0, 3, sum(SIZES))),
+        torch.from_numpy(rng.normal(size=(sum(SIZES), FEATURES))), torch.from_numpy(rng.integers(0, 3, sum(SIZES)))
     )
     model = FlatModel(seeded_module(private_mlp, 5).double(), "cross-entropy", (FEATURES,))
     graph, ends = Graph(None), np.cumsum(SIZES)

@@ -55,16 +55,7 @@ def wavefront(module=None, lr=0.1):
     w, edges = Graph(None).constant(model.initial()), [0, 5, 20, 30, 38, 50, 60]
     plan, streams = SgdPlan(lr=lr, batch_size=4, epochs=2), Streams(0)
     return [
-        TrainJob(
-            model,
-            DATA,
-            slice(a, b),
-            w,
-            plan,
-            streams,
-            (a,),
-            f"dev-{i}",
-        ).resolve()
+        TrainJob(model, DATA, slice(a, b), w, plan, streams, (a,), f"dev-{i}").resolve()
         for i, (a, b) in enumerate(itertools.pairwise(edges))
     ]
 
@@ -240,8 +231,7 @@ def test_scratch_memory_is_used_again_and_grows():
 
 
 @pytest.mark.parametrize(
-    "make",
-    [ENGINES["serial"], *(lambda make=make: SpreadEngine([make(), make()]) for make in ENGINES.values())],
+    "make", [ENGINES["serial"], *(lambda make=make: SpreadEngine([make(), make()]) for make in ENGINES.values())]
 )
 def test_a_closed_engine_has_no_threads_left_and_can_be_used_again(make):
     """After `close` there are no more threads than before the engine was made, and later results are equal."""

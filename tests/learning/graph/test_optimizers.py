@@ -59,8 +59,7 @@ def test_adamw_shrinks_the_weights_beside_the_moments():
 
 
 @pytest.mark.parametrize(
-    "optimizer",
-    [Sgd(), Sgd(weight_decay=0.2), Momentum(beta=0.7, weight_decay=0.2), Momentum(beta=0.7, nesterov=True)],
+    "optimizer", [Sgd(), Sgd(weight_decay=0.2), Momentum(beta=0.7, weight_decay=0.2), Momentum(beta=0.7, nesterov=True)]
 )
 def test_many_jobs_at_once_are_each_alone(optimizer):
     """Three jobs of three, two and one steps: rows that have ended stay, the others go on with their own state."""

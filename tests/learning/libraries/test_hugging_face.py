@@ -375,8 +375,7 @@ def test_a_scenario_runs_by_writer_from_the_command_line(femnist):
     arguments = [part for setting in settings for part in ("--set", setting)]
 
     result = CliRunner().invoke(
-        app,
-        ["run", "quickstart", "--data-dir", str(folder), "--out", str(folder / "run"), "--no-plots", *arguments],
+        app, ["run", "quickstart", "--data-dir", str(folder), "--out", str(folder / "run"), "--no-plots", *arguments]
     )
 
     assert result.exit_code == 0, result.output

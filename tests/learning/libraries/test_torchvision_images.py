@@ -334,11 +334,7 @@ def test_architectures_of_their_own_kind_are_built_without_memory_too(name):
 @pytest.mark.parametrize(
     ("settings", "shape", "problem"),
     [
-        (
-            {"name": "resnet19"},
-            (3, 32, 32),
-            r"model.name: unknown architecture .*, got 'resnet19'; .*resnet1",
-        ),
+        ({"name": "resnet19"}, (3, 32, 32), r"model.name: unknown architecture .*, got 'resnet19'; .*resnet1"),
         ({"name": "resnet18"}, (64,), r"samples must be images .* got shape \[64\]"),
         ({"name": "squeezenet1_1"}, (3, 16, 16), r"squeezenet1_1 cannot take images of shape \[3, 16, 16\].*too small"),
         ({"name": "vit_b_16"}, (3, 32, 32), "vit_b_16 cannot take images .*; use larger images"),

@@ -115,12 +115,7 @@ def test_every_network_maps_a_batch_to_its_outputs(model: Model, shape):
         (Softmax(), (1, 28, 28), 10, 7_850),
         (Linear(), (10,), 1, 11),
         (CharLstm(), (80,), 80, 817_872),  # 80 x 8 + 4 x 256 x (265 + 513) + 257 x 80
-        (
-            CharLstm(),
-            (80,),
-            82,
-            818_402,
-        ),  # the number often quoted for Shakespeare
+        (CharLstm(), (80,), 82, 818_402),  # the number often quoted for Shakespeare
         (CharLstm(), (80,), 90, 820_522),  # Reddi et al. 2021, table 2
         (WordLstm(), (20,), 10_004, 4_050_748),  # the same
     ],

@@ -1,6 +1,5 @@
 """Claims about Wi-Fi contention: Bianchi's table, runs of ns-3, and an emulator of single frames."""
 
-import csv
 import math
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from fednet_emu.network.wifi import Mode, contend, exchange, fixed_point, slots
 from tests.network.access.dcf_by_frames import Channel
 from tests.quick import crossed, examples
+from tests.tables import rows_of
 
 REFERENCE = Path(__file__).parent / "reference"
 PAYLOAD_BYTE, PACKET_BYTE = 1472, 1500
@@ -25,11 +25,6 @@ MODES = {
     "ax20": Mode("ax", 20),
     "ax80": Mode("ax", 80),
 }
-
-
-def rows(name):
-    with (REFERENCE / name).open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def rates_mbps(mode, *scheme):
@@ -73,7 +68,7 @@ def test_a_slot_is_idle_or_somebody_sends(stations, requests):
 
 def test_the_formula_has_the_values_that_were_worked_out():
     """All 56 rows: 802.11a at 6 and 54 Mbit/s, n, ac and ax, with and without aggregation, 1 to 50 stations."""
-    told = rows("link_wifi_bianchi.csv")
+    told = rows_of(REFERENCE / "link_wifi_bianchi.csv")
     for row in told:
         mode, stations = MODES.get(row["mode"], A), int(row["stations"])
         best = 0 if row["mode"] == "a6" else None
@@ -96,7 +91,7 @@ def test_single_frames_carry_what_ns3_publishes():
 
 def runs():
     """The runs of ns-3 with backlogged UDP."""
-    return [row for row in rows("link_wifi_ns3.csv") if not row["tcp_upload_byte"]]
+    return [row for row in rows_of(REFERENCE / "link_wifi_ns3.csv") if not row["tcp_upload_byte"]]
 
 
 def mode_of(row):

@@ -31,6 +31,7 @@ from fednet_emu.radio.propagation.link import Hop
 from fednet_emu.radio.propagation.shadowing import WAVES, shadow_normals
 from fednet_emu.radio.receiver.power_control import FullPower, OpenLoop
 from fednet_emu.records.ledger import SERVER, Ledger
+from tests.quick import crossed
 
 COUNT = 3000
 TERMINAL = {"tx_power_dbm": 20, "noise_figure_db": 5}
@@ -60,15 +61,13 @@ def in_sight_normals(path_loss, height_m, east_m):
     return special.ndtri(moving_draws(channel, hop, xy_m, Streams(2), np.arange(len(xy_m))).los)
 
 
-@pytest.mark.parametrize("kind", PLACES)
-def test_line_of_sight_is_correlated_over_the_distance_of_its_environment(kind):
+@pytest.mark.parametrize(("kind", "part"), crossed(PLACES, [1.0, 1 / 3]))
+def test_line_of_sight_is_correlated_over_the_distance_of_its_environment(kind, part):
     """After the distance of TR 38.901 Table 7.6.3.1-2 the correlation over devices is 1/e, after a third exp(-1/3)."""
     path_loss, height_m, correlation_m = PLACES[kind]
-    here = in_sight_normals(path_loss, height_m, 0.0)
+    here, there = (in_sight_normals(path_loss, height_m, moved * correlation_m) for moved in (0.0, part))
 
-    for part in (1.0, 1 / 3):
-        there = in_sight_normals(path_loss, height_m, part * correlation_m)
-        assert np.corrcoef(here, there)[0, 1] == pytest.approx(np.exp(-part), abs=0.04)
+    assert np.corrcoef(here, there)[0, 1] == pytest.approx(np.exp(-part), abs=0.04)
 
 
 def test_cells_see_a_device_differently_but_in_the_same_building():

@@ -363,10 +363,7 @@ def test_a_run_with_handovers_says_so() -> None:
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        (
-            ("network.uplink.access=tdma",),
-            "access tdma; choose ofdma without subchannels there, or set handover",
-        ),
+        (("network.uplink.access=tdma",), "access tdma; choose ofdma without subchannels there, or set handover"),
         (("network.uplink.access={kind: ofdma, subchannels: 2}",), "network.uplink.access ofdma"),
         (("network.downlink.access=tdma", "network.uplink.access=ofdma"), "network.downlink.access tdma"),
         (("network.uplink.access=ofdma", "algorithm={kind: hier-favg, cohort: 4, lr: 0.1}"), "with hier-favg; set"),

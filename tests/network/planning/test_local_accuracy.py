@@ -10,13 +10,7 @@ from scipy.optimize import minimize, minimize_scalar
 
 from fednet_emu.network.planning import EqualBand, Fedl, LeastEnergy, LeastTime, Turns
 from fednet_emu.network.planning.baselines import energy_j
-from fednet_emu.network.planning.local_accuracy import (
-    Convergence,
-    RoundCost,
-    fedl_cost,
-    infocom_accuracy,
-    ton_accuracy,
-)
+from fednet_emu.network.planning.local_accuracy import Convergence, RoundCost, fedl_cost, infocom_accuracy, ton_accuracy
 from tests.network.planning.instances import CAPACITY, PRACTICAL, end_s, random_round
 from tests.network.planning.instances import energy_j as defined_energy_j
 from tests.quick import examples

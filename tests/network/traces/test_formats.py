@@ -15,13 +15,7 @@ from fednet_emu.errors import DataError
 from fednet_emu.files import recordings
 from fednet_emu.files.recordings import read_texts
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.traces import (
-    CsvTraces,
-    Irish5gTraces,
-    Lumos5gTraces,
-    MahimahiTraces,
-    PensieveTraces,
-)
+from fednet_emu.network.traces import CsvTraces, Irish5gTraces, Lumos5gTraces, MahimahiTraces, PensieveTraces
 from fednet_emu.network.traces.series import device_rates
 
 DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[4] / "shared" / "data"))
@@ -307,6 +301,7 @@ def test_the_environment_names_the_data_folder(tmp_path, monkeypatch):
     assert only(CsvTraces(path="t.csv")).mean_bps == 7
 
 
+@pytest.mark.slow
 @needs("net_mahimahi_cellular")
 def test_mahimahi_means_are_the_manifests():
     """Mean Mbit/s of twelve recordings, at 1504 byte per line."""
@@ -326,6 +321,7 @@ def test_mahimahi_means_are_the_manifests():
     assert max(series.period_s for series in up.values()) == pytest.approx(1065, abs=1)
 
 
+@pytest.mark.slow
 @needs("net_5g_irish/5G-production-dataset.zip")
 def test_irish_downloads_are_tens_of_megabits():
     """21 downloads of 2 to 140 Mbit/s; one has the bits counted by hand from its raw rows, second by second."""
@@ -349,6 +345,7 @@ def test_irish_downloads_are_tens_of_megabits():
     assert 2 < min(means_mbps) < 50 < max(means_mbps) < 140
 
 
+@pytest.mark.slow
 @needs("net_5g_umn/lumos5g_4g_5g_traces.tar.gz")
 @pytest.mark.parametrize(
     ("select", "count", "seconds", "percentiles"),

@@ -144,7 +144,7 @@ GRANTS = "network.uplink.access=nr-grants", "network.downlink.access=nr-grants"
 )
 def test_the_number_of_devices_changes_no_file(settings: tuple[str, ...]) -> None:
     """Without a federation that sends, files are sent, repeated and lost as beside another number of devices."""
-    idle = (BOTH, "algorithm=idle", "stop={simulated_s: 0.3}", *settings)
+    idle = (BOTH, "algorithm=idle", "stop={simulated_s: 0.1}", *settings)
     few, many = (run_small(*idle, f"devices.count={count}", timing_only=True).ledger.traffic for count in (3, 11))
     assert len(few) > 50
     assert few.frame().equals(many.frame())
@@ -399,7 +399,7 @@ def test_a_run_without_a_federation_has_a_report_and_no_rank(tmp_path: Path) -> 
 
     fedavg = {"kind": "fedavg", "cohort": 3, "lr": 0.1, "local_steps": 2, "batch_size": 8}
     study = fe.sweep(
-        small_scenario("stop={simulated_s: 0.5}", BOTH), grid={"algorithm": [{"kind": "idle"}, fedavg]}, seeds=[1, 2],
+        small_scenario("stop={simulated_s: 0.1}", BOTH), grid={"algorithm": [{"kind": "idle"}, fedavg]}, seeds=[1, 2],
         out=tmp_path / "study", target={"loss": 5.0},
     )  # fmt: skip
     best = study.best(minimise="neighbours")

@@ -14,6 +14,7 @@ from fednet_emu.records.ledger import SERVER
 from fednet_emu.testing import run_small, small_scenario
 from tests.network.traffic.playing import Played, by_laws, files, mean_and_error, source
 from tests.network.traffic.test_runs import PHONES, refusals
+from tests.quick import share
 
 MB = 8_000_000
 
@@ -30,18 +31,10 @@ def ends(slices: dict[str, Slice], flows: list[tuple[str, float, int]]) -> list[
     ("slices", "flows", "due"),
     [
         ({"a": Slice(weight=3), "b": Slice()}, [("a", 0, MB), ("b", 0, MB)], [1.333333, 2.0]),
-        (
-            {"a": Slice(weight=3), "b": Slice()},
-            [("a", 0, MB * 3 // 2 // 3)] * 3 + [("b", 0, MB)],
-            [2.0, 2.0, 2.0, 2.5],
-        ),
+        ({"a": Slice(weight=3), "b": Slice()}, [("a", 0, MB * 3 // 2 // 3)] * 3 + [("b", 0, MB)], [2.0, 2.0, 2.0, 2.5]),
         ({"a": Slice(priority=1), "b": Slice()}, [("a", 0, MB), ("b", 0.25, MB // 2)], [1.5, 0.75]),
         ({"a": Slice(dedicated=0.25), "b": Slice()}, [("b", 0, MB * 3 // 4)], [1.0]),
-        (
-            {"a": Slice(priority=1, min=0.25), "b": Slice()},
-            [("b", 0, MB * 3 // 4), ("a", 0, MB)],
-            [1.0, 1.75],
-        ),
+        ({"a": Slice(priority=1, min=0.25), "b": Slice()}, [("b", 0, MB * 3 // 4), ("a", 0, MB)], [1.0, 1.75]),
         ({"a": Slice(max=0.5), "b": Slice(max=0.25)}, [("a", 0, MB // 2), ("b", 0, MB // 4)], [1.0, 1.0]),
         (
             {"a": Slice(max=0.2), "b": Slice(), "c": Slice(weight=2)},
@@ -55,7 +48,7 @@ def test_parts_by_hand(slices: Any, flows: Any, due: list[float]) -> None:
     assert ends(slices, flows) == pytest.approx(due, abs=2e-6)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(share(400)))
 def test_invariants_of_drawn_slices(seed: int) -> None:
     """Sum at most 1, each between guarantee and maximum, nothing idle, levels in order, weights within a level."""
     rng = np.random.default_rng(seed)

@@ -18,13 +18,7 @@ from fednet_emu.radio.propagation.d2d import (
     indoor_los_probability,
 )
 from fednet_emu.radio.propagation.link import Hop, LinkDraws
-from fednet_emu.radio.propagation.path_loss import (
-    PATH_LOSSES,
-    FreeSpace,
-    LogDistance,
-    MacroClassic,
-    TwoRayGround,
-)
+from fednet_emu.radio.propagation.path_loss import PATH_LOSSES, FreeSpace, LogDistance, MacroClassic, TwoRayGround
 from fednet_emu.radio.propagation.shadowing import (
     SHADOWINGS,
     WAVES,

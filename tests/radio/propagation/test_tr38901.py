@@ -1,6 +1,5 @@
 """Claims about TR 38.901 and TR 37.885, against vectors of ns-3 and Sionna and against the formulas' own properties."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from fednet_emu.radio.propagation.tr38901.urban import (
 )
 from fednet_emu.radio.propagation.v2v import V2v
 from tests.quick import examples
+from tests.tables import rows_of
 
 REFERENCE = Path(__file__).parents[1] / "reference"
 STATE = {"LOS": "always", "NLOS": "never"}
@@ -55,11 +55,6 @@ BY_STATE = pytest.mark.parametrize(
 )
 
 
-def rows(name):
-    with (REFERENCE / name).open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 def hop(distances_2d_m, high_m, low_m=1.5):
     return Hop(np.atleast_1d(np.asarray(distances_2d_m, float)), np.asarray(low_m), np.asarray(high_m))
 
@@ -72,7 +67,7 @@ def draws(count, **fixed):
 
 @pytest.mark.parametrize(
     "row",
-    rows("ns3_38901_37885_pathloss_reference.csv"),
+    rows_of(REFERENCE / "ns3_38901_37885_pathloss_reference.csv"),
     ids=lambda row: "-".join([row["scenario"], row["condition"], row["d2d_m"]]),
 )
 def test_loss_is_that_of_the_ns3_suite(row):
@@ -85,7 +80,7 @@ def test_loss_is_that_of_the_ns3_suite(row):
 
 @pytest.mark.parametrize(
     "row",
-    rows("los_probability_reference.csv"),
+    rows_of(REFERENCE / "los_probability_reference.csv"),
     ids=lambda row: "-".join([row["scenario"], row["d2d_m"], row["h_ut_m"]]),
 )
 def test_probability_of_line_of_sight_is_that_of_the_ns3_suite(row):

@@ -32,7 +32,7 @@ LAWS = [
     FiniteBlocklength(block_symbols=100, error_rate=0.4),
 ]
 NAMES = ["shannon", "high floor", "nr-mcs", "cqi", "low rates", "finite-blocklength", "many errors"]
-BLOCKS = (np.arange(400_000) + 0.5) / 400_000
+BLOCKS = (np.arange(200_000) + 0.5) / 200_000
 PARTS = np.geomspace(1e-3, 1, 2001)
 
 SINRS = st.floats(-40, 40).map(lambda level_db: 10 ** (level_db / 10))
@@ -161,7 +161,7 @@ def test_the_mean_rate_at_the_edge(narrowest_hz, kbps):
     ids=lambda law: law.kind,
 )
 def test_the_mean_is_the_mean_over_blocks(law, fading):
-    """Of the narrowed rate of each of 400,000 blocks, on a band of half a block, of two and of a hundred: to 2e-4."""
+    """Of the narrowed rate of each of 200,000 blocks, on a band of half a block, of two and of a hundred: to 2e-4."""
     rate, gains = narrowed(law, BLOCK_HZ), fading.gains(BLOCKS)
     sinr = 10 ** (np.array([-12.0, 0.0, 14.99]) / 10)
     width_hz = BLOCK_HZ * np.array([[0.5], [2.0], [100.0]])

@@ -1,6 +1,5 @@
 """Rates of NR: transport blocks and modulation and coding schemes."""
 
-import csv
 import math
 import random
 from pathlib import Path
@@ -17,6 +16,7 @@ from fednet_emu.radio.nr.blocks import NrBlocks, transport_block_bit
 from fednet_emu.radio.nr.mcs import CQI_RATES_X1024, NrMcs, mcs_table
 from fednet_emu.radio.rates.shannon import Shannon
 from tests.quick import examples
+from tests.tables import rows_of
 
 REFERENCE = Path(__file__).parents[1] / "reference"
 IN_20_MHZ = NrBlocks(margin_db=0, resource_blocks=51)
@@ -24,14 +24,9 @@ WIDTH_HZ = 51 * 360e3
 PATH_LOSS = {"kind": "log-distance", "exponent": 3}
 
 
-def rows(name):
-    with (REFERENCE / name).open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 PEAKS = [
     row
-    for row in rows("link_nr_peak_rates.csv")
+    for row in rows_of(REFERENCE / "link_nr_peak_rates.csv")
     if (row["direction"], row["layers"]) == ("UL", "1") and (row["mcs_table"], row["mcs"]) in {("1", "28"), ("2", "27")}
 ]
 
@@ -39,7 +34,7 @@ PEAKS = [
 def schemes_of_table_1():
     """SNR of half of the blocks and size in 51 blocks of each scheme with a curve, none that needs more for less."""
     found = []
-    for row in rows("link_nr_bler_fit.csv"):
+    for row in rows_of(REFERENCE / "link_nr_bler_fit.csv"):
         if row["table"] == "1" and row["cbs_bit"] == "2000":
             size_bit = transport_block_bit(51, 13, 12, int(row["qm"]), float(row["rate_x1024"]))
             found.append((float(row["snr50_db"]), size_bit))
@@ -167,19 +162,21 @@ def test_aged_reports_need_a_mean_over_fading():
 @pytest.mark.parametrize("table", [1, 2, 3])
 def test_spectral_efficiencies_are_those_of_the_standard(table):
     """Every row of the three MCS tables to the four digits that the standard prints."""
-    expected = [float(row["spectral_efficiency"]) for row in rows(f"nr_mcs_table{table}.csv")]
+    expected = [float(row["spectral_efficiency"]) for row in rows_of(REFERENCE / f"nr_mcs_table{table}.csv")]
 
     assert [scheme.efficiency_bps_hz for scheme in mcs_table(table)] == pytest.approx(expected, abs=5.1e-5)
 
 
 def test_cqi_efficiencies_are_those_of_the_standard():
     """Every row of CQI table 1 from 0.1523 to 5.5547 bit/s/Hz."""
-    expected = [float(row["spectral_efficiency"]) for row in rows("nr_cqi_table1.csv")[1:]]
+    expected = [float(row["spectral_efficiency"]) for row in rows_of(REFERENCE / "nr_cqi_table1.csv")[1:]]
 
     assert [bits * rate / 1024 for bits, rate in CQI_RATES_X1024[1]] == pytest.approx(expected, abs=5.1e-5)
 
 
-@pytest.mark.parametrize("row", rows("ns3_lte_link_adaptation_vectors.csv"), ids=lambda row: row["snr_db"])
+@pytest.mark.parametrize(
+    "row", rows_of(REFERENCE / "ns3_lte_link_adaptation_vectors.csv"), ids=lambda row: row["snr_db"]
+)
 def test_lte_link_adaptation_vectors_of_ns3(row):
     """All 36: the efficiency with the gap of M-QAM at 5e-5, and its CQI, to which LTE gives MCS 2 CQI - 2."""
     gap_db = 10 * math.log10(-math.log(5 * 5e-5) / 1.5)

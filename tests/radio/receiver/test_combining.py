@@ -22,16 +22,8 @@ from fednet_emu.radio.fading import Fading, FadingByLineOfSight, Nakagami, NoFad
 from fednet_emu.radio.rates.ergodic import ErgodicRate
 from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.radio.receiver.combining import MaximumRatio, SingleAntenna, ZeroForcing
-from fednet_emu.radio.receiver.interference import (
-    successive_cancellation,
-    sum_of_others,
-)
-from fednet_emu.radio.receiver.power_control import (
-    FullPower,
-    OpenLoop,
-    TargetSnr,
-    feasibility,
-)
+from fednet_emu.radio.receiver.interference import successive_cancellation, sum_of_others
+from fednet_emu.radio.receiver.power_control import FullPower, OpenLoop, TargetSnr, feasibility
 from tests.quick import examples
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)

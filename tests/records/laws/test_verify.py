@@ -402,16 +402,12 @@ def test_every_law_has_a_breach():
     laws = set(verify(Ledger(), BOTH))
 
     assert laws == {law for *_, law, _ in BREACHES} | {
-        *("staleness >= 0", "mass is conserved", DUPLEX, CHARGE, PHASES, TABLE, OTHERS),
+        *("staleness >= 0", "mass is conserved", DUPLEX, CHARGE, PHASES, TABLE, OTHERS)
     }
 
 
 BOTH_VERIFY_IN_BLOCKS, SIDE = frozenset({"uplink", "downlink"}), frozenset({"sidelink"})
-OVERLAPS = {
-    "airtime never overlaps in turns",
-    "nobody receives while it sends",
-    "one computation at a time",
-}
+OVERLAPS = {"airtime never overlaps in turns", "nobody receives while it sends", "one computation at a time"}
 CHANGED = {
     "transfers": (
         "direction",

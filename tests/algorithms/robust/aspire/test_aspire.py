@@ -150,11 +150,11 @@ def test_without_a_budget_it_is_the_prior_problem(toy: Toy) -> None:
 
 def test_everybody_at_once_is_the_lock_step_run(toy: Toy) -> None:
     """S = N with equal delays equals a plain loop in NumPy to 1e-6, planes included."""
-    solution = toy(2, "algorithm.active=null", "network.downlink.mode=broadcast", rounds=150)
+    solution = toy(2, "algorithm.active=null", "network.downlink.mode=broadcast", rounds=80)
     start = solution.fed.task.model.initial().double().numpy()
 
     assert max(series(solution.fed, "aspire", "planes")) > 1
-    assert solution.z == pytest.approx(lock_step(start, 2, 150), abs=1e-6)
+    assert solution.z == pytest.approx(lock_step(start, 2, 80), abs=1e-6)
 
 
 def test_the_printed_sign_diverges() -> None:

@@ -146,7 +146,7 @@ def test_the_cd_norm_is_the_linear_programme(equal: bool, kind: str) -> None:
 @every_loss
 def test_the_ellipsoid_is_the_conic_optimum(kind: str) -> None:
     """Small budgets have the closed form, large ones press weights to zero."""
-    for rng, n, f, q, scaled in instances(kind, 12):
+    for rng, n, f, q, scaled in instances(kind, share(12)):
         variance, budget = rng.random(n) + 0.1, budget_of(rng, -3, 1)
         p = weights(Ellipsoid(budget=budget, variance=tuple(variance)), f, q)
 
