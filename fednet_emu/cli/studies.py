@@ -59,7 +59,9 @@ def sweep(
     """Run the unfinished runs of a study; write tables, figures and a CSV file to a folder."""
     with outcome(lambda: "interrupted; the same command continues from here"):
         from fednet_emu.emulation.record import APPROXIMATE
+        from fednet_emu.study.runners import runner_of
         from fednet_emu.study.runs import runs_of
+        from fednet_emu.study.slurm import collected
 
         overrides = with_reuse(overrides, reuse)
         runs = runs_of(study, overrides, data_dir=data_dir, timing_only=timing_only)
@@ -72,7 +74,9 @@ def sweep(
             again = _options(study, folder, overrides, data_dir, timing_only, track, plots)
             _to_slurm(runs, folder, again, data_dir, track)
             return
-        done = _swept(runs, folder, _runner(runs, folder, workers, cluster, collect), data_dir, quiet, track)
+        scenarios = [run.scenario for run in runs]
+        runner = partial(collected, out=folder) if collect else runner_of(scenarios, workers, cluster)
+        done = _swept(runs, folder, runner, data_dir, quiet, track)
         print_files(path for path in _written(folder, plots=plots) if not quiet)
         if not done:
             raise typer.Exit(FAILED)
@@ -156,6 +160,7 @@ def reproduce(
         from fednet_emu.analysis.study import StudyRecords
         from fednet_emu.draw.figures.study_figures import study_figures
         from fednet_emu.study.reproduce import fitting_studies, write_reference
+        from fednet_emu.study.runners import runner_of
         from fednet_emu.study.runs import runs_of
 
         whole = True
@@ -163,7 +168,8 @@ def reproduce(
             runs, folder = runs_of(name), Path("results") / name
             if not quiet:
                 ERRORS.print(f"{name}: {counted(len(runs), 'run')}, about {cost:g} min on two cores")
-            done = _swept(runs, folder, _runner(runs, folder, workers), data_dir, quiet)
+            runner = runner_of([run.scenario for run in runs], workers, ray=False)
+            done = _swept(runs, folder, runner, data_dir, quiet)
             if done:
                 view = StudyRecords.opened(folder)
                 print_files(write_reference(view, study_figures(view), out / name, runs[0].study.figures))
@@ -196,15 +202,6 @@ def _written(folder: Path, *, plots: bool) -> list[Path]:
     if plots and len(view.evaluations):
         written += Page().write(study_figures(view), folder / "figures")
     return written
-
-
-def _runner(
-    runs: Sequence[StudyRun], folder: Path, workers: int | None, ray: bool | str = False, collect: bool = False
-) -> Runner:
-    from fednet_emu.study.runners import runner_of
-    from fednet_emu.study.slurm import collected
-
-    return partial(collected, out=folder) if collect else runner_of([run.scenario for run in runs], workers, ray)
 
 
 def _to_slurm(

@@ -154,34 +154,29 @@ class Tracks:
         elif kind == CELL:
             self._file.write(packets.process(track, index + 2, f"cell {index}"))
         else:
-            parent = self._parent(kind, index)
+            parent, name, rank, unit = self._placed(kind, index)
             self._describe(parent)
-            self._file.write(self._described(kind, index, track, parent))
+            self._file.write(packets.track(track, parent, name, rank, unit))
 
-    def _parent(self, kind: int, index: int) -> int:
-        if kind in (ROUNDS, SCORE) or (kind, index) in ((COUNTER, ENERGY), (DEVICE, SERVER)):
-            return int(track_number(RUN))
-        if kind in (MEDIUM, DEVICES):
-            return int(track_number(CELL, index))
-        if kind == ON_AIR:
-            return int(track_number(MEDIUM, index // len(KINDS)))
-        if kind == COUNTER:
-            return int(track_number(MEDIUM, counter_parts(index)[1]))
-        return int(track_number(DEVICES, self.cells(np.array([index]))[0]))
-
-    def _described(self, kind: int, index: int, track: int, parent: int) -> bytes:
+    def _placed(self, kind: int, index: int) -> tuple[int, str, int, str | None]:
+        """Return the parent of a track, its name, its position below the parent, and its unit if it is a counter."""
         if kind == COUNTER and index != ENERGY:
-            what, _, link = counter_parts(index)
-            title, unit = COUNTERS[what]
-            return packets.counter_track(track, parent, f"{KINDS[link]}: {title}", unit, link + len(KINDS))
-        if kind == COUNTER:
-            return packets.counter_track(track, parent, "energy", "J", 2)
+            what, cell, link = counter_parts(index)
+            title, symbol = COUNTERS[what]
+            return int(track_number(MEDIUM, cell)), f"{KINDS[link]}: {title}", link + len(KINDS), symbol
+        if kind == ON_AIR:
+            cell, link = divmod(index, len(KINDS))
+            return int(track_number(MEDIUM, cell)), KINDS[link], link, None
+        if kind == DEVICE and index != SERVER:
+            return int(track_number(DEVICES, self.cells(np.array([index]))[0])), device_label(index), index, None
         if kind == SCORE:
-            return packets.counter_track(track, parent, SCORES[index].replace("_", " "), "", index + 3)
-        if kind == DEVICE:
-            return packets.track(track, parent, device_label(index), 1 if index == SERVER else index)
-        name, rank = {
-            ROUNDS: ("rounds", 0), MEDIUM: ("medium", 0), DEVICES: ("devices", 1),
-            ON_AIR: (KINDS[index % len(KINDS)], index % len(KINDS)),
-        }[kind]  # fmt: skip
-        return packets.track(track, parent, name, rank)
+            return int(track_number(RUN)), SCORES[index].replace("_", " "), index + 3, ""
+        name, rank, unit = {
+            MEDIUM: ("medium", 0, None),
+            DEVICES: ("devices", 1, None),
+            ROUNDS: ("rounds", 0, None),
+            DEVICE: (device_label(SERVER), 1, None),
+            COUNTER: ("energy", 2, "J"),
+        }[kind]
+        parent = track_number(CELL, index) if kind in (MEDIUM, DEVICES) else track_number(RUN)
+        return int(parent), name, rank, unit

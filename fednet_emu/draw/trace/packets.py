@@ -184,20 +184,17 @@ def process(track: int, number: int, name: str) -> bytes:
     return _packet((DESCRIPTOR, message((1, track), (3, message((1, number), (6, name))), (11, EXPLICIT))))
 
 
-def track(number: int, parent: int, name: str, rank: int = 0) -> bytes:
-    """Return a packet that describes a track.
+def track(number: int, parent: int, name: str, rank: int = 0, unit: str | None = None) -> bytes:
+    """Return a packet that describes a track, or a counter track if `unit` is given.
 
     Args:
         number: number of the track in the trace.
         parent: number of the parent process or track. Tracks with the same parent and name are displayed as one.
         rank: position of the track among the tracks of its parent.
+        unit: unit of the values of a counter; an empty text if they have none.
     """
-    return _packet((DESCRIPTOR, message((1, number), (5, parent), (2, name), (11, EXPLICIT), (12, rank))))
-
-
-def counter_track(number: int, parent: int, name: str, unit: str, rank: int = 0) -> bytes:
-    """Return a packet that describes a counter track; see `track` for the other arguments."""
-    return _packet((DESCRIPTOR, message((1, number), (5, parent), (2, name), (8, message((6, unit))), (12, rank))))
+    order_or_unit = (11, EXPLICIT) if unit is None else (8, message((6, unit)))
+    return _packet((DESCRIPTOR, message((1, number), (5, parent), (2, name), order_or_unit, (12, rank))))
 
 
 @cache
