@@ -135,6 +135,17 @@ def test_who_never_reached_the_target_is_a_failure_and_no_zero(story, document):
     )
 
 
+def test_a_setting_without_finished_runs_counts_among_those_that_miss_the_target(story):
+    """With size 1, all runs of ofdma reach the target, and all runs of tdma failed."""
+    view = story.where({"size": 1})
+    failed = view.runs["access"] == "tdma"
+    lost = view.runs[failed][["access", "seed", "run", "data_set"]].assign(status="failed", reason="")
+    words = study_document(replace(view, runs=view.runs[~failed], missing=lost))["words"]
+
+    assert "1 of 2 settings reached accuracy 0.55 on every seed, 1 on none." in words
+    assert "Left out, because no run has finished: tdma." in words
+
+
 def test_failures_are_told_by_kind():
     """Runs that ended without the target, that diverged, that failed, and that have not run."""
     ends = ["done", "done", "diverged", "failed", "waiting"]
