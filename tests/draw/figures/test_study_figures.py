@@ -188,6 +188,15 @@ def test_a_run_that_diverged_is_marked():
     assert "run diverged" in entries(figure)
 
 
+@pytest.mark.filterwarnings("error")
+def test_costs_that_are_all_zero_have_an_axis_from_zero():
+    """The untrained model reaches the target: no bar has a length, and nothing is warned of."""
+    view = view_of({"a": [LONG, LONG], "b": [SHORT, LONG]}, 0.0)
+    figure = bar_figure(view, COSTS["time"], Layout.of(view, None))
+
+    assert figure.axes[0].get_xlim()[0] == 0.0
+
+
 def test_the_target_is_a_line():
     """It is at its level, inside the axis, and in the legend."""
     figure = study_figures(view_of({"a": [LONG], "b": [SHORT]}, 0.9), against="time")["accuracy-time"]
