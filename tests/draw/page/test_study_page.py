@@ -8,11 +8,12 @@ import pandas as pd
 import pytest
 
 from fednet_emu.analysis.comparison import compare, compared_axes, level_pairs
-from fednet_emu.analysis.fronts import on_front
+from fednet_emu.analysis.fronts import LEARNT, on_front
 from fednet_emu.analysis.scales import first_reached
 from fednet_emu.analysis.settings import Names, data_set_names, failures_text
 from fednet_emu.analysis.statistics import mean_interval
 from fednet_emu.analysis.study import StudyRecords
+from fednet_emu.draw.page.document import browser_file
 from fednet_emu.draw.page.study_page import left_out, runs_table, study_document
 
 AXES = {"access": ["tdma", "ofdma"], "size": [1, 2]}
@@ -220,6 +221,12 @@ def test_fronts_leave_out_what_has_learnt_nothing(story, document):
     idle = view.evaluations.assign(accuracy=0.1)
     view = StudyRecords("idle", view.axes, {}, idle, view.runs, view.unfinished, view.missing)
     assert len(study_document(view)["pareto"]["rounds"]["setting"]) == 0
+
+
+def test_the_page_says_which_points_are_on_no_front():
+    """It states the smallest gain in accuracy that counts."""
+    assert LEARNT == 0.1
+    assert "at most a tenth of the largest gain in accuracy do not count" in browser_file("fronts.js")
 
 
 def test_data_sets_never_share_a_front(story):
