@@ -16,10 +16,13 @@ contain any characters, so `__str__` escapes control characters (`visible`).
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import sys
 from collections.abc import Collection, Iterable
+from numbers import Real
 from types import FrameType
+from typing import Any
 
 MAX_PROBLEMS = 100
 """Maximum number of problems that an error lists; further problems are only counted."""
@@ -137,6 +140,15 @@ class AppFailed(FednetError):  # noqa: N818  (names an outcome)
     def __str__(self) -> str:
         where, trace = self.args
         return visible_lines(f"{trace.rstrip()}\nthe app failed: {where}")
+
+
+def require_number(where: str, value: Any, low: float, high: float = math.inf, *, whole: bool = False) -> Any:
+    """Return `value`; raise a `FednetError` unless it is a finite (or whole) number from `low` to `high`."""
+    if isinstance(value, int if whole else Real) and low <= value <= high and math.isfinite(value):
+        return value
+    kind = "a whole number" if whole else "a number"
+    span = f" from {low} to {high}" if high < math.inf else f" of at least {low}" if low > -math.inf else ""
+    raise FednetError(f"{where}: must be {kind}{span}, got {value!r}; for example 1")
 
 
 def nearest(word: str, known: Iterable[object]) -> str | None:

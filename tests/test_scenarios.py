@@ -234,6 +234,8 @@ def test_reproduction_takes_what_fits() -> None:
     assert sum(costs) <= 60
     with pytest.raises(FednetError, match=r"no study of the library fits, got 0\.4"):
         fitting_studies(0.4)
+    with pytest.raises(FednetError, match="no study of the library fits, got nan"):
+        fitting_studies(float("nan"))
 
 
 def test_a_table_that_the_code_no_longer_makes_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ def prefixed(symbol: str, first: str = "n", last: str = "T") -> tuple[Unit, ...]
 
 
 BITS, ENERGIES, SHORT_TIMES = prefixed("bit", "", "P"), prefixed("J", "n", "G"), prefixed("s", "n", "")
+MASSES = (*prefixed("g", "µ", "k"), Unit(1e6, "t"))
 LONG_TIMES = (Unit(1.0, "s"), Unit(60.0, "min"), Unit(3600.0, "h"), Unit(86400.0, "d"))
 
 
@@ -88,6 +89,11 @@ def format_bits(size_bit: float) -> str:
 def format_energy(energy_j: float) -> str:
     """Return an energy in joules as text with three significant digits and an SI prefix, as in `4.56 J`."""
     return _three_digits(energy_j, ENERGIES)
+
+
+def format_carbon(carbon_g: float) -> str:
+    """Return a mass of CO2 in grams as text with three significant digits, as in `1.23 kg`."""
+    return _three_digits(carbon_g, MASSES)
 
 
 def format_seconds(duration_s: float) -> str:

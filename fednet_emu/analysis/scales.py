@@ -14,10 +14,12 @@ from fednet_emu.analysis.quantities import (
     BITS,
     ENERGIES,
     LONG_TIMES,
+    MASSES,
     Unit,
     axis_unit,
     format_alike,
     format_bits,
+    format_carbon,
     format_energy,
     format_seconds,
 )
@@ -160,8 +162,9 @@ _NEIGHBOURS = Cost(
     "with the shortest delays of other users", "with a delay of {}", "a delay of {}",
 )  # fmt: skip
 _CARBON = Cost(
-    "carbon", "Carbon", "carbon_g", "carbon_to_target_g", (Unit(1.0, "g"),), "count", "{:.4g} g of CO2".format,
-    "less", "more", "the run causes {} {}", "{target} is reached with {} {}", "with the least carbon",
+    "carbon", "Carbon", "carbon_g", "carbon_to_target_g", MASSES, "carbon", format_carbon, "less", "more",
+    "the run causes {} of CO2 {}", "{target} is reached with {} of CO2 {}", "with the least carbon",
+    "with {} of CO2", "{} of CO2",
 )  # fmt: skip
 PER_RUN = {_NEIGHBOURS.name: _NEIGHBOURS}
 """Costs that are known for a whole run, but not at each evaluation. They are columns of the table of the runs of a

@@ -55,7 +55,8 @@ def settings_of(study: StudyRecords) -> list[Setting]:
         runs = rows_of(study.runs, levels)
         missing = rows_of(study.missing, levels) if len(study.missing) else study.missing
         if len(runs) or len(missing):
-            data_set = str(runs[DATA_SET].iloc[0]) if len(runs) and DATA_SET in runs else ""
+            known = runs if len(runs) else missing
+            data_set = str(known[DATA_SET].iloc[0]) if DATA_SET in known else ""
             found.append(Setting(dict(levels), names.whole(levels) or study.name, data_set, runs, missing))
     return found
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fednet_emu.analysis.quantities import format_bits, format_energy, format_seconds
+from fednet_emu.analysis.quantities import format_bits, format_carbon, format_energy, format_seconds
 from fednet_emu.analysis.scales import OWN_METRICS
 from fednet_emu.records.summaries import losses_in_words
 
@@ -89,6 +89,10 @@ def _worker_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
+def _co2(carbon_g: float) -> str:
+    return f"{format_carbon(carbon_g)} of CO2"
+
+
 _PARTS = ("compute_j", "transmit_j", "rx_energy_j", "idle_j", "waiting_j", "station_j", "known_jobs")
 """Entries of the summary that are omitted from tables if they are zero: components of the energy, and the number of
 training jobs whose results were read from the cache."""
@@ -116,8 +120,8 @@ _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("waiting_j", "    of this while waiting", format_energy),
     ("station_j", "  base stations", format_energy),
     ("backhaul_j", "energy of the backhaul", format_energy),
-    ("carbon_g", "carbon", "{:.3g} g of CO2".format),
-    ("host_carbon_g", "  of the host that trained, apart", "{:.3g} g of CO2".format),
+    ("carbon_g", "carbon", _co2),
+    ("host_carbon_g", "  of the host that trained, apart", _co2),
     ("accuracy", "accuracy", "{:.3f}".format),
     ("loss", "loss", "{:.4g}".format),
     *((name, title[0].lower() + title[1:], "{:.4g}".format) for name, title in OWN_METRICS.items()),

@@ -177,9 +177,9 @@ def _counted(kind: type[Model], settings: str, shape: tuple[int, ...], outputs: 
 
 def readable(size_byte: float) -> str:
     """Format an amount of memory, for example `3.2 GB`."""
-    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
-        if size_byte >= size:
-            return f"{size_byte / size:,.3g} {unit}"
+    for unit, size in (("ZB", 1e21), ("EB", 1e18), ("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if size_byte >= 0.9995 * size:
+            return f"{size_byte / size:.3g} {unit}"
     return f"{size_byte / 1e3:.3g} kB"
 
 

@@ -101,12 +101,13 @@ class Actions(NamedTuple):
         return answer._replace(orders=Orders(**parts), grants=grants)
 
     def _array(self, where: str, act: str, value: Any) -> Array:
-        values, shape = np.asarray(value, np.float64), (1 if act == "deadline" else self.n,)
-        if values.shape != shape:
-            raise FednetError(f"{where}: has the shape {values.shape}; must be {shape}")
-        if np.isnan(values).any():
-            raise FednetError(f"{where}: a {'score' if act == 'scores' else act} is nan")
-        return values
+        values, n = np.asarray(value), 1 if act == "deadline" else self.n
+        if values.shape != (n,) or values.dtype.kind not in "biuf":
+            raise FednetError(f"{where}: must be {n} numbers, got {values.dtype} {values.shape}; see action_space")
+        wrong, right = (~np.isin(values, (0, 1)), "0 or 1") if act == "invite" else (np.isnan(values), "numbers")
+        if wrong.any():
+            raise FednetError(f"{where}: an entry is invalid, got {values[wrong][0]}; give {right}")
+        return values.astype(np.float64)
 
     def _invited(self, act: str, where: str, value: Any, view: ServerView) -> Answer:
         if act == "scores":
@@ -132,12 +133,12 @@ class Actions(NamedTuple):
         if not acts:
             yield "act: nothing is acted on, got none; give for example scores"
         for act in filter(lambda act: act not in ACTS, acts):
-            yield f"act: no such act, got {act!r}{did_you_mean(act, ACTS) or '; choose of ' + ', '.join(ACTS)}"
+            yield f"act: no such act, got {act!r}{did_you_mean(str(act), ACTS) or '; choose of ' + ', '.join(ACTS)}"
         if len([act for act in acts if act in WHO]) > 1:
             yield f"act: several acts choose devices, got {', '.join(acts)}; give one of {', '.join(WHO)}"
         if "subset" in acts and subsets > MOST_SUBSETS:
             yield f"act: subset has too many choices, got {subsets}; {MOST_SUBSETS} are the most, take scores"
-        low_s, high_s = self.deadline_range_s or (0.0, 0.0)
+        low_s, high_s = self.deadline_range_s if np.shape(self.deadline_range_s or 0) == (2,) else (0.0, 0.0)
         if "deadline" in acts and not 0.0 < low_s <= high_s < math.inf:
             what = f"gives no bounds of the deadline, got {self.deadline_range_s}"
             yield f"deadline_range_s: {what}; for example (1.0, 60.0)"

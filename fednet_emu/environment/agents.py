@@ -58,12 +58,12 @@ class Parallel(ParallelEnv):  # type: ignore[misc]
         self.action_spaces = {name: deepcopy(act) for name in self.possible_agents}
 
     def _refusals(self, agents: str, cells: int) -> Iterator[str]:
+        wanted, acts, reward = "invite" if self._devices else "share", self._env.acts.acts, self._rewards
         if agents not in ("devices", "stations"):
             yield f"agents: no such agents, got {agents!r}; choose devices or stations"
-        wanted, acts, reward = "invite" if self._devices else "share", self._env.acts.acts, self._rewards
-        if acts != (wanted,):
+        elif acts != (wanted,):
             yield f"agents: {agents} act on {wanted}, got act={', '.join(acts)}; make the environment with it"
-        if not self._devices and cells < 2:
+        if agents == "stations" and cells < 2:
             yield f"agents: stations need several cells, got {cells}; set network.cells"
         if reward and set(reward) != set(self.possible_agents):
             yield f"reward: not one for each agent, got {len(reward)}; give {self.possible_agents[0]}, ..."

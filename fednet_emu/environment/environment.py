@@ -33,7 +33,7 @@ from fednet_emu.environment import observation, rewards
 from fednet_emu.environment.actions import GRANTS, WHO, Actions, Answer
 from fednet_emu.environment.observation import LARGEST, LIMIT, MASK, OF_RUN, REPORTED, Observation, divided
 from fednet_emu.environment.rewards import Curve, Reward, Step, reward_of
-from fednet_emu.errors import Deadlock, Diverged, FednetError, ScenarioError, did_you_mean
+from fednet_emu.errors import Deadlock, Diverged, FednetError, ScenarioError, did_you_mean, require_number
 from fednet_emu.federation import cohort_size
 from fednet_emu.federation.cohort import draw
 from fednet_emu.federation.learning_task import LearningTask
@@ -125,10 +125,10 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         gymnasium.utils.EzPickle.__init__(self, scenario, **given)
         with none_left_behind():
             self.name, outlook = scenario_of(scenario, settings, data_dir=data_dir)
-        whole = outlook.scenario
+        whole, n = outlook.scenario, outlook.scenario.devices.count
         self.scenario = whole.model_copy(update={"training": whole.training.model_copy(update={"workers": 1})})
         self._per, self._vary, self._timing_only, self._data_dir, self._proxy = per, vary, timing_only, data_dir, proxy
-        n, acts = whole.devices.count, (act,) if isinstance(act, str) else tuple(act)
+        acts = (act,) if isinstance(act, str) or not isinstance(act, Iterable) else tuple(act)
         k = min(cohort_size(getattr(whole.algorithm, "cohort", 1), n), n) if per == "round" else 1
         self.acts = Actions(acts, isinstance(act, str), n, k, invalid == "error", deadline_range_s)
         self.keys, self._reward = observation.keys_of(observe), reward_of(reward)
@@ -181,10 +181,10 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         timing_only = self._timing_only
         for key in self.keys:
             if key not in observation.KNOWN:
-                hint = did_you_mean(key, observation.KNOWN) or f"; choose server, oracle, {', '.join(REPORTED)}"
+                hint = did_you_mean(str(key), observation.KNOWN) or f"; choose server, oracle, {', '.join(REPORTED)}"
                 yield f"observe: no such key, got {key!r}{hint}"
             if key in REPORTED and (self._per == "answer" or timing_only):
-                yield f"observe: {key} needs training and rounds, got per={self._per}, timing_only={timing_only}"
+                yield f"observe: {key} needs training and rounds, got per={self._per}, {timing_only=}; leave it out"
             if key in ("accuracy", "loss") and timing_only and not (key == "accuracy" and self._proxy):
                 yield f"observe: {key} needs training, got timing_only; leave it out"
 
@@ -192,8 +192,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         """Begin a run with `seed`; if None, the first run has the scenario's seed, and later runs have random seeds."""
         self._refuse_closed("reset")
         first, own, kept = self._seed is None, self.scenario, self._vary != "all"
-        if seed is not None and seed > MAX_INTEGER:
-            raise FednetError(f"seed: is too large, got {seed}; write a number up to {MAX_INTEGER}")
+        seed = seed if seed is None else require_number("seed", seed, 0, MAX_INTEGER, whole=True)
         super().reset(seed=seed)
         self.close()
         self._closed = False
@@ -405,6 +404,8 @@ def play(env: Environment, *rules: Selection | Planner, seed: int | None = None)
         FednetError: the rule needs reports or polls of devices that the scenario's own rule does not request.
     """
     inner: Environment = env.unwrapped
+    if wrong := [its for its in rules if not isinstance(its, Selection | Planner)]:
+        raise FednetError(f"play: no selection rule or planner, got {wrong[0]!r}; give a component such as Uniform()")
     rule, own = next((its for its in rules if isinstance(its, Selection)), inner.rule), inner.rule
     planner: Any = next((its for its in rules if isinstance(its, Planner)), inner.planner)
     lacking = [name for name in rule.reports if name not in (*own.reports, *inner._outside.statistics)]
@@ -439,8 +440,8 @@ def vector(n: int, scenario: Any, *, wrap: Callable[[Environment], Any] | None =
     """
 
     def made() -> Any:
-        env = Environment(scenario, **how)
-        return env if wrap is None else wrap(env)
+        return wrap(Environment(scenario, **how)) if wrap else Environment(scenario, **how)
 
+    n = require_number("n", n, 1, whole=True)
     with main_left_out():
         return AsyncVectorEnv([made] * n, context=clean_context(__name__).get_start_method())

@@ -41,8 +41,8 @@ KNOWN = (*SERVER, *REPORTED, *ORACLE)
 
 def keys_of(observe: str | Iterable[str]) -> tuple[str, ...]:
     """Return the observation keys that `observe` names, without the mask; `server` and `oracle` mean sets of keys."""
-    names, sets = (observe,) if isinstance(observe, str) else tuple(observe), {"server": SERVER, "oracle": ORACLE}
-    every = (key for name in names for key in sets.get(name, (name,)))
+    names = (observe,) if isinstance(observe, str) or not isinstance(observe, Iterable) else tuple(observe)
+    every = (key for name in names for key in {"server": SERVER, "oracle": ORACLE}.get(name, (name,)))
     return tuple(key for key in dict.fromkeys(every) if key != MASK)
 
 
@@ -56,7 +56,6 @@ def observed(
     """
     allowed = np.zeros(len(view.invited), np.int8)
     allowed[view.there if mask is None else np.array(mask, np.int64)] = 1
-
     values = {}
     for key in keys:
         told = view.told[REPORTED[key]] if key in REPORTED else None

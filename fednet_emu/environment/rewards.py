@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fednet_emu.errors import FednetError, did_you_mean
+from fednet_emu.errors import FednetError, did_you_mean, require_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def towards(accuracy: float, base: float = 64.0) -> Reward:
     This is the reward of FAVOR, whose experiments use the base 64 (Wang, Kaplan, Niu, Li: "Optimizing Federated
     Learning on Non-IID Data with Reinforcement Learning", INFOCOM 2020).
     """
-    return partial(_towards, accuracy, base)
+    return partial(_towards, require_number("accuracy", accuracy, 0, 1), require_number("base", base, 1))
 
 
 def _within(energy_j: float, each: float, step: Step) -> float:
@@ -73,13 +73,15 @@ def _within(energy_j: float, each: float, step: Step) -> float:
 
 def within(energy_j: float, each: float = 1.0) -> Reward:
     """Return a reward function that is -`each` for every joule by which the energy of a step exceeds `energy_j`."""
-    return partial(_within, energy_j, each)
+    return partial(_within, require_number("energy_j", energy_j, 0), require_number("each", each, 0))
 
 
 def reward_of(given: str | Mapping[str, float] | Reward) -> Reward:
     """Return the reward function for a name, a mapping from names to weights in a sum, or a function of a `Step`."""
     weights = {given: 1.0} if isinstance(given, str) else given
-    return partial(_weighted, dict(weights)) if isinstance(weights, Mapping) else weights
+    if not isinstance(weights, Mapping):
+        return weights
+    return partial(_weighted, {name: require_number(f"reward.{name}", its, -math.inf) for name, its in weights.items()})
 
 
 def refusals(reward: Any, *, trained: bool, every_rounds: int | None) -> Iterator[str]:

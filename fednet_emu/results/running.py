@@ -186,7 +186,7 @@ def study_of(command: str, study: ScenarioLike, varied: Mapping[str, Any] | None
             what = "grid, seeds and target are in the study's file"
             raise FednetError(f"{command}: {what}, got more for '{study}'; change that")
         return found
-    if command == "search" and varied is None:
+    if command == "search" and not varied:
         raise FednetError(f"search: a scenario needs a space, got none for '{study}'; give space={{key: levels}}")
     name, scenario = named(found)
     return StudyFile.of(name, scenario, {"base": name, "seeds": 5, **given})

@@ -10,19 +10,26 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from fednet_emu.errors import ScenarioError, one_line
+from fednet_emu.federation.stop import Evaluation
 from fednet_emu.records.rows import EvaluationRow
+from fednet_emu.records.summaries import SPREAD
 from fednet_emu.scenario.overrides import Setting
 from fednet_emu.scenario.tree import KeyPath, Node, Place, problem_text, show
 from fednet_emu.scenario.yaml_text import parse_value
 
-RESERVED = frozenset(
-    {"run", "status", "reason", "data_set", "device_count", "seed", "rounds", "simulated_s", "total_bit"}
-    | {*EvaluationRow._fields}
-)
-"""Names of columns in the result tables, which an axis must not use as its name."""
+KEYS = ("seed", "run")
+"""Columns that, together with the columns of the axes, identify a run."""
+STATUS = ("status", "reason")
+TOTALS = ("rounds", "simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j")
+BACKHAUL = ("backhaul_bit", "backhaul_j")
+"""Columns of totals for runs with a backhaul. `energy_j` includes the backhaul energy, but `total_bit` does not include
+the bits on the backhaul."""
+PRIVACY = ("epsilon", "sample_epsilon", "sample_epsilon_as_poisson")
+"""Columns of privacy losses (epsilon) of a device or of a sample, for runs that have such a bound."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +86,20 @@ def option_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=repr)
 
 
+@cache
+def result_columns() -> frozenset[str]:
+    """Return the names of the columns of the result tables, which an axis must not use as its name."""
+    from fednet_emu.analysis.scales import COSTS, METRICS
+    from fednet_emu.analysis.study import DATA_SET, DEVICE_COUNT, LOWER_BOUND, cycle_times
+
+    costs = {name for cost in COSTS.values() for name in (cost.column, cost.to_target)}
+    own = {*KEYS, *STATUS, DATA_SET, DEVICE_COUNT, LOWER_BOUND, *TOTALS, *BACKHAUL, *PRIVACY, *SPREAD, *METRICS}
+    return frozenset({*own, *costs, *EvaluationRow._fields, *Evaluation(consensus=True).columns, *cycle_times([])})
+
+
 def reserved(name: str) -> str | None:
     """Return the reason why `name` is not allowed as the name of an axis; None if the name is allowed."""
-    if name not in RESERVED:
+    if name not in result_columns():
         return None
     remedy = "give the seeds under 'seeds'" if name == "seed" else "choose another name"
     return f"is a column of the results, got an axis of that name; {remedy}"

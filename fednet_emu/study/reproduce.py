@@ -34,7 +34,7 @@ def fitting_studies(minutes: float) -> dict[str, float]:
     studies = {name: StudyFile.read(name) for name in names(STUDIES)}
     swept = {name: study.minutes for name, study in studies.items() if study.search is None}
     known = sorted((cost, name) for name, cost in swept.items() if cost is not None)
-    if not known or known[0][0] > minutes:
+    if not known or not known[0][0] <= minutes:
         least = f"the cheapest, {known[0][1]}, takes {known[0][0]:g}" if known else "none states its costs"
         raise FednetError(f"minutes: no study of the library fits, got {minutes:g}; {least}")
     totals = itertools.accumulate(cost for cost, _ in known)

@@ -27,6 +27,7 @@ from fednet_emu.records.folder import LEARNING, SUMMARY, locked, require_free, t
 from fednet_emu.records.ledger import SCORES, Ledger
 from fednet_emu.records.summaries import SPREAD
 from fednet_emu.study.file import StudyFile, Target
+from fednet_emu.study.grid import BACKHAUL, KEYS, PRIVACY, STATUS, TOTALS
 from fednet_emu.study.runners import Job, Outcome, Runner, finished
 from fednet_emu.study.runs import StudyRun
 
@@ -36,15 +37,6 @@ if TYPE_CHECKING:
 TABLES = ("study.parquet", "runs.parquet")
 """Files with the tables for figures and comparisons. Host times are in another file, because they differ between
 sweeps."""
-KEYS = ("seed", "run")
-"""Columns that, together with the columns of the axes, identify a run."""
-TOTALS = ("rounds", "simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j")
-BACKHAUL = ("backhaul_bit", "backhaul_j")
-"""Columns of totals for runs with a backhaul. `energy_j` includes the backhaul energy, but `total_bit` does not include
-the bits on the backhaul."""
-
-PRIVACY = ("epsilon", "sample_epsilon", "sample_epsilon_as_poisson")
-"""Columns of privacy losses (epsilon) of a device or of a sample, for runs that have such a bound."""
 
 
 def write_tables(
@@ -82,7 +74,7 @@ def write_tables(
     ]
     hosts = [{"run": runs[place].name, "host_s": summary["host_s"]} for place, summary in summaries.items()]
     write_table(folder / "study.parquet", [evaluations])
-    table = pd.DataFrame(rows) if rows else pd.DataFrame(columns=[*KEYS, "status", "reason", DATA_SET, DEVICE_COUNT])
+    table = pd.DataFrame(rows) if rows else pd.DataFrame(columns=[*KEYS, *STATUS, DATA_SET, DEVICE_COUNT])
     write_table(folder / "runs.parquet", [pd.concat([table, reached], axis="columns")])
     write_table(folder / "hosts.parquet", [pd.DataFrame(hosts, columns=["run", "host_s"])])
 

@@ -32,6 +32,8 @@ def upgrade(path: Path) -> Iterator[str]:
         ScenarioError: the file has other problems, which are found after all former names are replaced.
     """
     while problems := _problems(path):
+        if not path.is_file():
+            raise ScenarioError(*problems)
         lines, changes = read_text(path).splitlines(keepends=True), list[str]()
         for problem in problems:
             found = _RENAMED.match(problem.removeprefix(f"{file_text(path)}:"))

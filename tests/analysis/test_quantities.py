@@ -20,11 +20,13 @@ from fednet_emu.analysis.quantities import (
     axis_unit,
     format_alike,
     format_bits,
+    format_carbon,
     format_energy,
     format_seconds,
     number_text,
 )
 from fednet_emu.analysis.scales import CARBON, COSTS, PER_RUN, RECORDED, TO_TARGET, limits_text
+from fednet_emu.analysis.summary import summary_rows
 from fednet_emu.draw.page.document import TITLES, browser_file
 from fednet_emu.records.rows import EvaluationRow
 from fednet_emu.study import file
@@ -118,19 +120,33 @@ def test_a_row_has_one_unit(amounts, units, texts):
     assert format_alike(amounts, units) == texts
 
 
+@pytest.mark.parametrize(
+    ("carbon_g", "text"),
+    [(0.0, "0 g"), (0.0123, "12.3 mg"), (12.345, "12.3 g"), (154_312.0, "154 kg"), (999_900.0, "1 t"), (2e9, "2000 t")],
+)
+def test_carbon_has_units_up_to_the_tonne(carbon_g, text):
+    """Costs, rows of costs and the summary have the same text."""
+    assert COSTS["carbon"].show(carbon_g) == text
+    assert COSTS["carbon"].row([carbon_g]) == [text]
+    assert dict(summary_rows({"carbon_g": carbon_g}))["carbon"] == f"{text} of CO2"
+
+
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node to run the page's script")
 def test_the_page_writes_durations_as_the_command_line():
-    """units.js gives the texts of Python for durations of every size and sign, and for rows in one unit."""
+    """units.js gives the texts of Python for durations of every size and sign, rows in one unit, and carbon."""
     durations = [0.0, 1.5e-3, 59.94, 59.96, 60.4, 78.0, 119.7, 3599.4, 3599.9, 7500.0, 86_399.0, 273_600.0, 8.06e6]
     given = [sign * value for value in durations for sign in (1, -1) if value or sign > 0]
+    masses = [0.0, 1.2e-5, 0.0123, 154_312.0, 999_900.0, 2e9]
     rows = [[38.9, -88.2, 166.0], [332.0, 7500.0], [0.844, 2.83], [-78.0, 59.96]]
     script = browser_file("units.js") + (
         f"console.log(JSON.stringify([{json.dumps(given)}.map(units.seconds), "
-        f"{json.dumps(rows)}.map((row) => row.map((value) => units.alike(value, row, 'time')))]))"
+        f"{json.dumps(rows)}.map((row) => row.map((value) => units.alike(value, row, 'time'))), "
+        f"{json.dumps(masses)}.map(units.carbon)]))"
     )
     told = subprocess.run(["node", "-e", script], capture_output=True, text=True, check=True).stdout
 
-    assert json.loads(told) == [list(map(format_seconds, given)), [format_alike(row, LONG_TIMES) for row in rows]]
+    alike = [format_alike(row, LONG_TIMES) for row in rows]
+    assert json.loads(told) == [list(map(format_seconds, given)), alike, list(map(format_carbon, masses))]
 
 
 @pytest.mark.parametrize(

@@ -298,6 +298,15 @@ def test_a_file_of_data_is_known_by_its_headers(tmp_path: Path) -> None:
     assert Outlook(scenario).cost.parameters is None
 
 
+@pytest.mark.parametrize(
+    ("size_byte", "text"),
+    [(500.0, "0.5 kB"), (999_999.0, "1 MB"), (3.2e9, "3.2 GB"), (3e15, "3 PB"), (4.5e22, "45 ZB")],
+)
+def test_amounts_of_memory_have_a_fitting_unit(size_byte, text):
+    """The records of 10^12 rounds have thousands of terabytes."""
+    assert outlook.readable(size_byte) == text
+
+
 def test_what_does_not_fit_is_refused_and_what_just_fits_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit is the memory of the host, to the byte; the result of a run does not depend on it."""
     needed = Outlook(fe.check("quickstart")).cost.min_byte

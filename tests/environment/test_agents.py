@@ -77,6 +77,8 @@ def test_what_does_not_go_together_is_refused() -> None:
     env = Environment(scene(), timing_only=True)
     with pytest.raises(ScenarioError, match="agents: devices act on invite, got act=scores"):
         parallel(env)
+    with pytest.raises(ScenarioError, match=r"^agents: no such agents, got 'dev'; choose devices or stations$"):
+        parallel(env, "dev")
     with pytest.raises(ScenarioError) as refusal:
         parallel(env, "stations", {"station-9": lambda _step: 0.0})
     assert [its.partition(":")[0] for its in refusal.value.problems] == ["agents", "agents", "reward"]

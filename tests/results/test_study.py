@@ -292,6 +292,7 @@ def test_a_search_without_a_folder_leaves_none_behind():
     ("options", "what"),
     [
         ({"space": None}, "a scenario needs a space, got none"),
+        ({"space": {}}, "a scenario needs a space, got none"),
         ({"minimise": "tim"}, "minimise"),
         ({"maximise": "accuracy", "within": {"time": 1}}, "target: is not for search.maximise"),
         ({"within": {"energy": 0}}, "within"),

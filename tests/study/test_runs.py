@@ -285,6 +285,8 @@ def test_columns_have_one_type():
         ("x: {a: [1], b: {}}", "grid.x: expected a list of values"),
         ("seed: [1, 2]", "got an axis of that name; give the seeds under 'seeds'"),
         ("accuracy: [1, 2]", "grid.accuracy: is a column of the results"),
+        ("bits_to_target: {a: {}}", "grid.bits_to_target: is a column of the results"),
+        ("macro_f1: {a: {}}", "grid.macro_f1: is a column of the results"),
         ("x: {a: {seed: 1}}", "grid.x: sets the seed; give seeds under 'seeds'"),
         ("x: {a: {k: 1}}\nk: [1, 2]", "grid.yaml:2  grid.k: sets k, which 'x' sets, too"),
     ],

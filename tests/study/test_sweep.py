@@ -17,12 +17,14 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from fednet_emu.analysis.study import StudyRecords
 from fednet_emu.cli.app import app
 from fednet_emu.errors import DataError, FednetError
 from fednet_emu.files.data_folder import checksum
 from fednet_emu.records.folder import RunFolder
 from fednet_emu.study import runners, slurm
 from fednet_emu.study.file import Limits
+from fednet_emu.study.grid import result_columns
 from fednet_emu.study.runners import run_here, run_locally
 from fednet_emu.study.runs import runs_of
 from fednet_emu.study.slurm import Slurm, collected, submit
@@ -82,6 +84,16 @@ def test_tables_hold_every_evaluation_and_every_run(study_file, tmp_path):
     assert runs["bits_to_target"][7] == first["total_bit"]
     assert runs["rounds_to_target"][7] == first["round"]
     assert runs["time_to_target_s"][:4].isna().all()  # nothing is learnt with lr = 0
+
+
+def test_no_axis_has_the_name_of_a_column(study_file, tmp_path):
+    """All columns of the tables of a study are reserved, except the axes."""
+    metrics = "evaluation.metrics: [macro-f1, {kind: top-k, k: 2}], evaluation.per_device: true, carbon.g_per_kwh: 300"
+    path = study_file(f"set: {{{metrics}}}\ngrid: {{devices.count: [4]}}\n")
+    swept(path, tmp_path / "out")
+    records = StudyRecords.opened(tmp_path / "out")
+
+    assert {*records.runs, *records.evaluations} - result_columns() == {"devices.count"}
 
 
 def test_the_time_left_is_told_by_the_finished_cells():

@@ -25,7 +25,7 @@ import numpy as np
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.component.component import Component
 from fednet_emu.compression.base import FLOAT_BIT
-from fednet_emu.errors import ScenarioError
+from fednet_emu.errors import ScenarioError, one_line
 from fednet_emu.federation import Device, Federation, SgdPlan, Statistic
 from fednet_emu.federation.outside import Orders
 
@@ -199,7 +199,11 @@ class Selection(Component):
 
 def chosen(numbers: Sequence[int], there: Sequence[Device]) -> list[Device]:
     """Return the devices of `there` with the indices `numbers`, in order; raise an error if an index is not valid."""
-    numbers = sorted(int(number) for number in numbers)
+    try:
+        numbers = sorted(int(number) for number in numbers)
+    except (TypeError, ValueError):
+        what = f"chooses no devices, got {one_line(repr(numbers))}"
+        raise ScenarioError(f"algorithm.selection: {what}; choose indices of `there`") from None
     able = {k.index: k for k in there}
     wrong = next((n for n in numbers if n not in able), None)
     if wrong is not None or len(set(numbers)) < len(numbers):

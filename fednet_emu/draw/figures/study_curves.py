@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from fednet_emu.analysis.scales import RANGES, RECORDED
+from fednet_emu.analysis.scales import RANGES, RECORDED, Cost
 from fednet_emu.analysis.settings import Names
 from fednet_emu.analysis.statistics import Band, band_of
 from fednet_emu.analysis.study import Levels, StudyRecords, combinations, rows_of
@@ -38,12 +38,14 @@ POINTS, MARKERS, SETTLED = 200, 5, 6
 """`POINTS` and `MARKERS` are the numbers of points and markers of a line. The first 1 / `SETTLED` of the points of a
 line are ignored when the range of the vertical axis is chosen."""
 COINCIDE, APART = 0.01, (0.09, 0.13)
-"""`COINCIDE`: maximum distance between lines that count as coinciding, relative to the length of the vertical axis.
+"""`COINCIDE`: maximum distance between lines that count as coinciding, relative to the range of all lines of the panel.
 `APART`: minimum horizontal and vertical distance between labels on lines, relative to the lengths of the axes."""
 CARRIED: dict[str, Any] = {"linewidth": 0.6, "alpha": 0.8, "marker": "none"}
 """Style of a setting's line beyond the cost at which the first of its runs has ended."""
 FALL: dict[str, Any] = {"linestyle": "", "marker": "|", "markersize": 3.5, "markeredgewidth": 0.7}
 """Style of the tick that marks the end of a run on the line of its setting."""
+DIVERGED: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 4, "markeredgewidth": 0.9}
+"""Style of the cross that marks the divergence of a run on the line of its setting."""
 COLUMNS, PANEL_IN, LONE_PANEL_IN = 3, 1.45, 2.2
 TITLE_LENGTH = 22
 BAND_INK = 0.72
@@ -99,8 +101,9 @@ def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) 
 
     Runs with different seeds are evaluated at different costs. Each run is therefore treated as a step function that
     keeps its last value until the next evaluation. After the end of the run it keeps the final value. All lines
-    continue to the end of the longest run. A line becomes thin where the first of its runs ends, and the number of
-    remaining runs is written beside the line. The vertical axis shows possible values only, and its range ignores the
+    continue to the end of the longest run, unless all runs of the line diverged. A line becomes thin where the first of
+    its runs ends, and the number of remaining runs is written beside the line. A cross marks a run that diverged. The
+    vertical axis shows possible values only, and its range ignores the
     first sixth of each line. The legend states whether bands are clipped. A note marks panels whose lines coincide.
 
     Args:
@@ -114,7 +117,7 @@ def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) 
     spent = cost.of(known)
     if not (spent > 0).any():
         return None
-    unit = cost.unit(float(spent.max()))
+    unit, longest, lost = cost.unit(float(spent.max())), float(spent.max()), set(view.diverged)
     rows, columns = len(layout.panels), max(map(len, layout.panels))
     alone = rows == columns == 1
     width_in = WIDTH_IN if columns <= COLUMNS else PAGE_WIDTH_IN
@@ -125,10 +128,12 @@ def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) 
         for place, axes in enumerate(places):
             if place < len(panels):
                 own = [
-                    Drawn(axes, index, panels[place], line, found._replace(spent=found.spent / unit.size))
+                    Drawn(axes, index, panels[place], line, found._replace(spent=found.spent / unit.size), ends)
                     for index, line in enumerate(layout.lines)
                     for rows in [rows_of(known, {**panels[place], **line})]
-                    if (found := band_of(rows, metric, cost, POINTS, float(spent.max()))) is not None
+                    for ends in [_ends(rows[rows["run"].isin(lost)], cost) / unit.size]
+                    for until in [None if lost.issuperset(rows["run"]) else longest]
+                    if (found := band_of(rows, metric, cost, POINTS, until)) is not None
                 ]
                 _draw(axes, own, layout.names.text(panels[place]), len(layout.lines))
                 drawn += own
@@ -141,14 +146,18 @@ def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) 
     label = cost.label(unit)
     figure.supxlabel(label, fontsize=8)
     figure.supylabel(layout.names.metric(metric), fontsize=8)
-    _add_legend(figure, layout, [its.band for its in drawn], target)
+    _add_legend(figure, layout, drawn, target)
     figure.numbers = pd.concat([its.numbers(label, metric) for its in drawn], ignore_index=True)
     return figure
 
 
-def _add_legend(figure: Figure, layout: Layout, bands: Sequence[Band], target: float | None) -> None:
+def _ends(rows: pd.DataFrame, cost: Cost) -> Array:
+    return cost.of(rows).groupby(rows["run"]).max().to_numpy(np.float64)
+
+
+def _add_legend(figure: Figure, layout: Layout, drawn: Sequence[Drawn], target: float | None) -> None:
     handles: list[Artist] = []
-    heading = ""
+    heading, bands = "", [its.band for its in drawn]
     if len(layout.lines) > 1:
         heading, names = layout.names.legend(layout.lines)
         handles += [Line2D([], [], label=name, **line_style(index)) for index, name in enumerate(names)]
@@ -159,6 +168,8 @@ def _add_legend(figure: Figure, layout: Layout, bands: Sequence[Band], target: f
         handles.append(Line2D([], [], label=f"target {target:g}", **TARGET_LINE))
     if any((its.runs < its.runs[0]).any() for its in bands):
         handles.append(Line2D([], [], color="0.3", label="after a run's end", **CARRIED))
+    if any(len(its.diverged) for its in drawn):
+        handles.append(Line2D([], [], color="0.3", label="run diverged", **DIVERGED))
     if any(_falls(its) for its in bands):
         digit: dict[str, Any] = {"linestyle": "", "marker": "$3$", "markersize": 4, "markeredgewidth": 0.0}
         handles.append(Line2D([], [], color="0.3", label="runs still going", **digit))
@@ -175,6 +186,8 @@ class Drawn(NamedTuple):
     panel: Levels
     line: Levels
     band: Band
+    diverged: Array
+    """Cost of the last evaluation of each run that diverged."""
 
     def numbers(self, cost: str, metric: str) -> pd.DataFrame:
         """Return the line as a table, one row per point."""
@@ -195,6 +208,9 @@ def _draw(axes: Axes, drawn: Sequence[Drawn], panel: str, lines: int) -> None:
             axes.plot(its.spent[after], its.mean[after], **style | CARRIED)
             falls = np.flatnonzero(np.diff(its.runs) < 0)
             axes.plot(its.spent[falls], its.mean[falls], color=style["color"], **FALL)
+        if len(each.diverged):
+            places = np.interp(each.diverged, its.spent, its.mean)
+            axes.plot(each.diverged, places, color=style["color"], **DIVERGED)
         ink = BAND_INK / max(4, lines)
         axes.fill_between(its.spent, its.low, its.high, color=style["color"], alpha=ink, linewidth=0)
     if panel:
@@ -242,7 +258,8 @@ def _finish_panels(drawn: Sequence[Drawn], target: float | None) -> None:
         own = [its for its in drawn if its.axes is axes]
         _number_falls(axes, own)
         bands = [its.band for its in own]
-        if len(bands) > 1 and _apart(bands) <= COINCIDE * float(np.ptp(axes.get_ylim())):
+        means = np.concatenate([its.mean[len(its.mean) // SETTLED :] for its in bands])
+        if len(bands) > 1 and _apart(bands) <= COINCIDE * float(np.ptp(means)):
             look: dict[str, Any] = {"ha": "right", "va": "bottom", "fontsize": SMALL_PT - 1}
             axes.text(0.98, 0.04, "lines coincide", transform=axes.transAxes, **look)
 

@@ -315,7 +315,7 @@ def bar_figure(view: StudyRecords, cost: Cost, layout: Layout) -> Figure | None:
     table = figure.numbers = pd.DataFrame(numbers)
     failed = (table["reached"] < table["runs"]).any()
     longest = float(np.nanmax(table[[f"{end} ({unit.symbol})" for end in ("mean", "high")]].to_numpy(np.float64)))
-    grid[0].set_xlim(0.0, longest * (FAILED_ROOM if failed else ROOM))
+    grid[0].set_xlim(0.0, (longest or 1.0) * (FAILED_ROOM if failed else ROOM))
     grid[-1].set_xlabel(cost.label(unit, target_text(view.target)))
     handles = [interval_entry(cut=cut)] if (table["runs"] > 1).any() else []
     if failed:

@@ -31,7 +31,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from fednet_emu.analysis.scales import METRICS, RECORDED, TRADED
+from fednet_emu.analysis.scales import CARBON, COSTS, METRICS, RECORDED, TRADED
 from fednet_emu.draw.palette import ACTIVITIES, DARK_LINE_COLOURS, LINE_COLOURS
 from fednet_emu.files.writing import file_errors, write_text
 from fednet_emu.records.folder import PACKAGES, versions
@@ -128,6 +128,7 @@ TITLES = {
     **{cost.column: (cost.title, cost.kind) for cost in TRADED.values()},
     **{name: (title, "score") for name, title in METRICS.items()},
     **{cost.to_target: (f"{cost.title} to target", cost.kind) for cost in RECORDED.values()},
+    COSTS[CARBON].column: (COSTS[CARBON].title, COSTS[CARBON].kind),
     "data_set": ("Data set", "text"),
     "device_count": ("Devices", "count"),
     "groups_formed": ("Groups formed", "score"),

@@ -161,6 +161,36 @@ def test_lines_that_coincide_are_said_to():
     assert "lines coincide" not in [text.get_text() for text in other.axes[0].texts]
 
 
+def test_lines_that_differ_on_every_seed_do_not_coincide():
+    """The means 0.1 and 0.104 are 1 % of the axis apart, which a target of 0.9 stretches."""
+    runs = {air: [([0.0, 1.0], [score, score])] * 6 for air, score in (("a", 0.1), ("b", 0.104))}
+    figure = study_figures(view_of(runs, 0.9), against="bits")["accuracy-bits"]
+
+    assert "lines coincide" not in [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_a_run_that_diverged_is_marked():
+    """A cross marks its last finite score. The line of a setting ends with its last run if all runs diverged."""
+    view = view_of({"a": [LONG, LONG], "b": [SHORT, LONG], "c": [SHORT, SHORT]})
+    lost = view.runs["run"].isin(["b0", "c0", "c1"])
+    view = replace(view, runs=view.runs.assign(status=np.where(lost, "diverged", "done")))
+    figure = study_figures(view, against="time")["accuracy-time"]
+    crosses = [line for line in figure.axes[0].get_lines() if line.get_marker() == "x"]
+
+    assert [line.get_xydata().tolist() for line in crosses] == [[[4.0, 0.5]], [[4.0, 0.4], [4.0, 0.4]]]
+    assert numbers_of(figure).groupby("air").last().iloc[:, 0].to_dict() == {"a": 10.0, "b": 10.0, "c": 4.0}
+    assert "run diverged" in entries(figure)
+
+
+@pytest.mark.filterwarnings("error")
+def test_costs_that_are_all_zero_have_an_axis_from_zero():
+    """The untrained model reaches the target: no bar has a length, and nothing is warned of."""
+    view = view_of({"a": [LONG, LONG], "b": [SHORT, LONG]}, 0.0)
+    figure = bar_figure(view, COSTS["time"], Layout.of(view, None))
+
+    assert figure.axes[0].get_xlim()[0] == 0.0
+
+
 def test_the_target_is_a_line():
     """It is at its level, inside the axis, and in the legend."""
     figure = study_figures(view_of({"a": [LONG], "b": [SHORT]}, 0.9), against="time")["accuracy-time"]

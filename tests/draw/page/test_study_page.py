@@ -8,11 +8,12 @@ import pandas as pd
 import pytest
 
 from fednet_emu.analysis.comparison import compare, compared_axes, level_pairs
-from fednet_emu.analysis.fronts import on_front
+from fednet_emu.analysis.fronts import LEARNT, on_front
 from fednet_emu.analysis.scales import first_reached
 from fednet_emu.analysis.settings import Names, data_set_names, failures_text
 from fednet_emu.analysis.statistics import mean_interval
 from fednet_emu.analysis.study import StudyRecords
+from fednet_emu.draw.page.document import browser_file
 from fednet_emu.draw.page.study_page import left_out, runs_table, study_document
 
 AXES = {"access": ["tdma", "ofdma"], "size": [1, 2]}
@@ -135,6 +136,17 @@ def test_who_never_reached_the_target_is_a_failure_and_no_zero(story, document):
     )
 
 
+def test_a_setting_without_finished_runs_counts_among_those_that_miss_the_target(story):
+    """With size 1, all runs of ofdma reach the target, and all runs of tdma failed."""
+    view = story.where({"size": 1})
+    failed = view.runs["access"] == "tdma"
+    lost = view.runs[failed][["access", "seed", "run", "data_set"]].assign(status="failed", reason="")
+    words = study_document(replace(view, runs=view.runs[~failed], missing=lost))["words"]
+
+    assert "1 of 2 settings reached accuracy 0.55 on every seed, 1 on none." in words
+    assert "Left out, because no run has finished: tdma." in words
+
+
 def test_failures_are_told_by_kind():
     """Runs that ended without the target, that diverged, that failed, and that have not run."""
     ends = ["done", "done", "diverged", "failed", "waiting"]
@@ -209,6 +221,12 @@ def test_fronts_leave_out_what_has_learnt_nothing(story, document):
     idle = view.evaluations.assign(accuracy=0.1)
     view = StudyRecords("idle", view.axes, {}, idle, view.runs, view.unfinished, view.missing)
     assert len(study_document(view)["pareto"]["rounds"]["setting"]) == 0
+
+
+def test_the_page_says_which_points_are_on_no_front():
+    """It states the smallest gain in accuracy that counts."""
+    assert LEARNT == 0.1
+    assert "at most a tenth of the largest gain in accuracy do not count" in browser_file("fronts.js")
 
 
 def test_data_sets_never_share_a_front(story):

@@ -8,7 +8,7 @@ function studyFronts(study) {
   const NAMES = Object.keys(QUANTITIES), SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "star"];
   const state = { x: "simulated_s", y: NAMES.at(-1), data: "" };
   const place = fednet.section("fronts", "Pareto front",
-    "What no other choice beats in both. Points are means over seeds; what is no better than the untrained model does not count, nor do settings of which a run diverged, and different data sets are never weighed against each other.");
+    "What no other choice beats in both. Points are means over seeds; points that gained at most a tenth of the largest gain in accuracy do not count, nor do settings of which a run diverged, and different data sets are never weighed against each other.");
   const told = fednet.element("p", { role: "status" }), list = fednet.element("div"), names = lines.shorten(study.settings.map(({ label }) => label));
 
   /** Return the points of the chosen pair of quantities: {part, front, what}. */

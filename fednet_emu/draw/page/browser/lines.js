@@ -3,6 +3,7 @@
 
 const lines = (() => {
   const DASHES = ["solid", "dash", "dashdot", "longdash"];
+  const SCALED = ["time", "bits", "energy", "carbon"];
   const TITLES = Object.fromEntries(Object.entries(vocabulary.costs).map(([name, { title }]) => [name, title]));
 
   /** Short, distinct names for a figure: without parts that all names share; the middle of names that are too long is cut. */
@@ -20,13 +21,13 @@ const lines = (() => {
 
   /** Return the function that formats values of a kind. */
   const show = {
-    time: units.seconds, bits: units.bits, energy: units.energy, count: units.count, score,
+    time: units.seconds, bits: units.bits, energy: units.energy, carbon: units.carbon, count: units.count, score,
     number: (value) => String(value), text: (value) => value, rounds: (value) => units.count(value),
   };
 
   /** Return the unit and title of an axis that ends at `largest`, for values of a kind. */
   function axis(kind, largest, title = TITLES[kind]) {
-    const unit = kind in TITLES && kind !== "rounds" ? units.axis(largest, kind) : { size: 1, symbol: "" };
+    const unit = SCALED.includes(kind) ? units.axis(largest, kind) : { size: 1, symbol: "" };
     return { size: unit.size, title: unit.symbol ? `${title} (${unit.symbol})` : title };
   }
 
@@ -42,7 +43,7 @@ const lines = (() => {
   const largest = (arrays) => arrays.reduce((most, array) => array.reduce((a, b) => (b > a ? b : a), most), 0);
 
   /** Return a value of a kind as text; the values of `row` (a mean and the ends of its interval) have one unit. */
-  const alike = (value, row, kind) => (["time", "bits", "energy"].includes(kind) ? units.alike(value, row, kind) : show[kind](value));
+  const alike = (value, row, kind) => (SCALED.includes(kind) ? units.alike(value, row, kind) : show[kind](value));
 
   /** Columns for `fednet.table` from Python's {name, title, kind, values}; the ends of an interval follow its mean. */
   function columns(given) {

@@ -5,6 +5,7 @@ const units = (() => {
   const BITS = [[1, "bit"], [1e3, "kbit"], [1e6, "Mbit"], [1e9, "Gbit"], [1e12, "Tbit"], [1e15, "Pbit"]];
   const ENERGIES = [[1e-9, "nJ"], [1e-6, "µJ"], [1e-3, "mJ"], [1, "J"], [1e3, "kJ"], [1e6, "MJ"], [1e9, "GJ"]];
   const TIMES = [[1e-9, "ns"], [1e-6, "µs"], [1e-3, "ms"], [1, "s"]];
+  const MASSES = [[1e-6, "µg"], [1e-3, "mg"], [1, "g"], [1e3, "kg"], [1e6, "t"]];
   const RATES = BITS.map(([size, symbol]) => [size, `${symbol}/s`]);
   const LENGTHS = [[1e-3, "mm"], [1, "m"], [1e3, "km"]];
 
@@ -53,7 +54,7 @@ const units = (() => {
 
   /** Return the unit {size, symbol} of an axis that ends at `largest`; values are divided by `size`. */
   function axis(largest, kind) {
-    const table = { bits: BITS, energy: ENERGIES, time: TIMES, rate: RATES, length: LENGTHS }[kind];
+    const table = { bits: BITS, energy: ENERGIES, time: TIMES, carbon: MASSES, rate: RATES, length: LENGTHS }[kind];
     let found = fitting(largest, table);
     if (kind === "time" && largest >= 300) {
       found = [[60, "min"], [3600, "h"], [86400, "d"]].filter(([each]) => largest >= 5 * each).at(-1);
@@ -71,6 +72,7 @@ const units = (() => {
   return {
     digits, seconds, count, share, axis, alike,
     bits: (value) => scaled(value, BITS), energy: (value) => scaled(value, ENERGIES),
+    carbon: (value) => scaled(value, MASSES),
     rate: (value) => scaled(value, RATES), length: (value) => scaled(value, LENGTHS),
     decibel: (value) => (known(value) ? `${value.toFixed(1)} dB` : "unknown"),
   };
