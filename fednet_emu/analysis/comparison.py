@@ -73,7 +73,8 @@ class Difference:
     values: Array
     """The values of A and B [pairs, 2], for the seeds with which both A and B have a value."""
     known: tuple[int, int]
-    """Number of seeds with a value in A, and number of seeds with a value in B."""
+    """Number of seeds with a value in A, and number of seeds with a value in B; `all together`, with a value in every
+    combination."""
     of: int
     """Number of seeds with which both A and B were run, even if the quantity has no value."""
     paired: Paired
@@ -134,10 +135,9 @@ def compare(first: StudyRecords, second: StudyRecords) -> list[Difference]:
     found = [_difference(where, part, its) for where, part in _places(pairs, axes) for its in measured]
     places = pairs[axes].drop_duplicates() if axes else pairs[:1]
     if len(places) > 1:
-        for its in measured:  # one mean for each seed with values in all combinations
-            seeds = pairs.groupby("seed")[[f"{its.column}_a", f"{its.column}_b"]]
-            means = seeds.mean()[seeds.count().min(axis=1) == len(places)].reindex(pairs["seed"].unique())
-            found.append(_difference(EVERYWHERE, means, its))
+        for its in measured:  # for each side, one mean for each seed with values in all combinations
+            seeds = pairs.groupby("seed", sort=False)[[f"{its.column}_a", f"{its.column}_b"]]
+            found.append(_difference(EVERYWHERE, seeds.mean().where(seeds.count() == len(places)), its))
     return found
 
 
@@ -275,7 +275,8 @@ def sentence(difference: Difference, names: tuple[str, str], target: Mapping[str
     if difference.is_partial:
         first, second = difference.known
         shares = f"{first} of {counted(difference.of, 'seed')} with {names[0]} and on {second} with {names[1]}"
-        lead = f"{target_text(target)} is reached on {shares}, and only {counted(difference.pairs, 'seed')} with both "
+        aim = f"{target_text(target)} is reached{' in every place' if difference.where == EVERYWHERE else ''}"
+        lead = f"{aim} on {shares}, and only {counted(difference.pairs, 'seed')} with both "
         lead, lacking = f"{lead}{'counts' if difference.pairs == 1 else 'count'}: ", ""
     if difference.is_none or abs(mean) <= ROUNDING * max(map(abs, difference.means)):
         on = "on every seed" if difference.is_none and not lead else "" if difference.is_none else "on average"

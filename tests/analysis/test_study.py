@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 from d2d_cost import multiples, spent, with_transmissions
 
-from fednet_emu.analysis.comparison import Comparison, between, compare, differences, sentence
+from fednet_emu.analysis.comparison import EVERYWHERE, Comparison, between, compare, differences, sentence
 from fednet_emu.analysis.fronts import mean_progress
-from fednet_emu.analysis.scales import first_reached
+from fednet_emu.analysis.scales import TO_TARGET, first_reached
 from fednet_emu.analysis.settings import settings_of
 from fednet_emu.analysis.statistics import paired_difference, step_values
 from fednet_emu.analysis.study import StudyRecords, level_text
@@ -157,6 +157,24 @@ def test_seeds_that_are_missing_somewhere_are_said():
 
     assert "; of 5 seeds, 4 reached it with both in every place, and only they count" in text
     assert "\n    A 6.9 s, B 3.45 s, pairs: 4\n" in text
+
+
+def test_missed_targets_leave_no_verdict_over_all_places():
+    """B misses the target with 2 of 8 seeds at one of two sizes: A counts 8 seeds, B 6, and nothing is certain."""
+    view = study({"air": ["a", "b"], "size": [1, 2]}, lambda air, size: 2.0 if air == "b" else 1.0, seeds=8)
+    missed = (view.runs["air"] == "b") & (view.runs["size"] == 2) & (view.runs["seed"] >= 6)
+    view.runs.loc[missed, [*TO_TARGET]] = np.nan
+    found = compare(view.where({"air": "a"}), view.where({"air": "b"}))
+    (its,) = [each for each in found if (each.where, each.quantity.title) == (EVERYWHERE, "time to target")]
+
+    assert its.known == (8, 6)
+    assert its.is_partial
+    assert sentence(its, ("A", "B"), view.target).startswith(
+        "accuracy 0.55 is reached in every place on 8 of 8 seeds with A and on 6 with B, and only 6 seeds with both "
+        "count: with B, accuracy 0.55 is reached 3.75 s sooner than with A"
+    )
+    told = {(each["where"], each["quantity"]): each["certain"] for each in differences(view)}
+    assert told[EVERYWHERE, "time_to_target_s"] is False
 
 
 def test_levels_pair_by_what_they_read():
