@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,20 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 from typing_extensions import override
 
-from fednet_emu.analysis.quantities import TextResult, counted
+from fednet_emu.analysis.quantities import TextResult, counted, joined
 from fednet_emu.analysis.scales import RECORDED, TRADED
 from fednet_emu.analysis.settings import Names
 from fednet_emu.analysis.statistics import Paired, fewest_seeds, gaps, paired_difference
-from fednet_emu.analysis.study import Condition, StudyRecords, Within, conditions, level_text, limits_of, target_text
+from fednet_emu.analysis.study import (
+    DATA_SET,
+    Condition,
+    StudyRecords,
+    Within,
+    conditions,
+    level_text,
+    limits_of,
+    target_text,
+)
 from fednet_emu.arrays import Array
 from fednet_emu.errors import FednetError
 
@@ -79,6 +88,10 @@ class Difference:
     """Number of seeds with which both A and B were run, even if the quantity has no value."""
     paired: Paired
     """Mean difference, paired by seed, with its 95 % interval and the p-value of the sign-change test."""
+    averaged: Sequence[str] = ()
+    """The axes with several levels over which the difference is an average; empty unless it is `all together`."""
+    parts: Mapping[str, Difference] = field(default_factory=dict)
+    """The differences in the single places, of which this is the average, by the levels of the axes `averaged`."""
 
     @property
     def pairs(self) -> int:
@@ -103,6 +116,13 @@ class Difference:
         return self.signs == (0, 0)
 
     @property
+    def sign(self) -> int:
+        """Sign of the mean difference; 0 if the means of A and B are equal up to rounding, or unknown."""
+        if self.is_none or abs(self.paired.mean) <= ROUNDING * max(map(abs, self.means)):
+            return 0
+        return 1 if self.paired.mean > 0 else -1
+
+    @property
     def is_partial(self) -> bool:
         """True if A and B reached the target with different numbers of seeds, so that some runs have no counterpart."""
         return self.quantity in TO_TARGET and self.known[0] != self.known[1]
@@ -111,8 +131,9 @@ class Difference:
 def compare(first: StudyRecords, second: StudyRecords) -> list[Difference]:
     """Return the differences of scores and costs between two studies, `second` minus `first`, paired by seed.
 
-    There is a difference for each combination of levels that the studies have in common, and one over all combinations.
-    Quantities that neither study measured are omitted. Costs to reach the target are omitted if the targets differ.
+    There is a difference for each combination of levels that the studies have in common, and one over all combinations,
+    unless they differ in the data set. Quantities that neither study measured are omitted. Costs to reach the target
+    are omitted if the targets differ.
 
     Raises:
         FednetError: no seed and combination is common to both studies, or a study has several runs for a combination
@@ -132,12 +153,17 @@ def compare(first: StudyRecords, second: StudyRecords) -> list[Difference]:
         raise FednetError(f"{first.name}, {second.name}: nothing to pair, got no common seed; sweep the same seeds")
     quantities = QUANTITIES + (TO_TARGET if first.target == second.target else ())
     measured = [its for its in quantities if pairs[[f"{its.column}_a", f"{its.column}_b"]].notna().any(axis=None)]
-    found = [_difference(where, part, its) for where, part in _places(pairs, axes) for its in measured]
-    places = pairs[axes].drop_duplicates() if axes else pairs[:1]
-    if len(places) > 1:
-        for its in measured:  # for each side, one mean for each seed with values in all combinations
-            seeds = pairs.groupby("seed", sort=False)[[f"{its.column}_a", f"{its.column}_b"]]
-            found.append(_difference(EVERYWHERE, seeds.mean().where(seeds.count() == len(places)), its))
+    places = dict(_places(pairs, axes))
+    found = [_difference(where, part, its) for where, part in places.items() for its in measured]
+    if len(places) == 1 or pairs.filter(regex=f"^{DATA_SET}(_[ab])?$").nunique().gt(1).any():
+        return found
+    averaged = [axis for axis in axes if pairs[axis].nunique() > 1]
+    names = [", ".join(f"{axis} = {level_text(part[axis].iloc[0])}" for axis in averaged) for part in places.values()]
+    for its in measured:  # for each side, one mean for each seed with values in all combinations
+        parts = dict(zip(names, (each for each in found if each.quantity is its), strict=False))
+        seeds = pairs.groupby("seed", sort=False)[[f"{its.column}_a", f"{its.column}_b"]]
+        whole = _difference(EVERYWHERE, seeds.mean().where(seeds.count() == len(places)), its)
+        found.append(replace(whole, averaged=averaged, parts=parts))
     return found
 
 
@@ -271,25 +297,43 @@ def sentence(difference: Difference, names: tuple[str, str], target: Mapping[str
     its, mean = difference.quantity, difference.paired.mean
     if not difference.pairs:
         return _no_pair(difference, names, target)
-    lead, lacking = "", _lacking(difference, names)
+    lead, end = "", _lacking(difference, names) + _directions(difference)
+    alike = all(part.is_none for part in difference.parts.values())
+    over = "" if alike else f" on average over {joined(difference.averaged)}"
     if difference.is_partial:
         first, second = difference.known
         shares = f"{first} of {counted(difference.of, 'seed')} with {names[0]} and on {second} with {names[1]}"
         aim = f"{target_text(target)} is reached{' in every place' if difference.where == EVERYWHERE else ''}"
         lead = f"{aim} on {shares}, and only {counted(difference.pairs, 'seed')} with both "
-        lead, lacking = f"{lead}{'counts' if difference.pairs == 1 else 'count'}: ", ""
-    if difference.is_none or abs(mean) <= ROUNDING * max(map(abs, difference.means)):
-        on = "on every seed" if difference.is_none and not lead else "" if difference.is_none else "on average"
-        return f"{lead}{its.title} is the same with {' and '.join(names)} {on}".rstrip() + lacking
+        lead, end = f"{lead}{'counts' if difference.pairs == 1 else 'count'}: ", _directions(difference)
+    if not difference.sign:
+        on = "" if difference.is_none or over else " on average"
+        every = f"{',' if over else ''} on every seed" if difference.is_none and not lead else ""
+        return f"{lead}{its.title} is the same with {' and '.join(names)}{over}{on}{every}{end}"
     phrase = its.phrase.replace("{target}", target_text(target))
     words = phrase.format(its.show(abs(mean)), its.more if mean > 0 else its.less)
-    text = f"{lead}with {names[1]}, {words} than with {names[0]}"
+    text = f"{lead}with {names[1]}, {words} than with {names[0]}{over}"
     if difference.pairs == 1:
-        return f"{text} on one seed, which does not show how much seeds vary{lacking}"
+        return f"{text} on one seed, which does not show how much seeds vary{end}"
     if difference.is_partial:
-        return f"{text} ({_interval(difference)})"
+        return f"{text} ({_interval(difference)}){end}"
     on = f"on {difference.signs[mean > 0]} of {difference.pairs} seeds"
-    return f"{text}, {on} ({_interval(difference)}): {_verdict(difference)}{lacking}"
+    return f"{text}, {on} ({_interval(difference)}): {_verdict(difference)}{end}"
+
+
+MOST_PLACES = 4
+"""Maximum number of places that a sentence names if the direction of a difference is not the same in all places."""
+
+
+def _directions(difference: Difference) -> str:
+    """Return a clause that names the directions of the differences in single places; empty if all are the same."""
+    its = difference.quantity
+    fewer, more = ([place for place, part in difference.parts.items() if part.sign == sign] for sign in (-1, 1))
+    if not (fewer and more):
+        return ""
+    if len(difference.averaged) > 1 or len(fewer + more) > MOST_PLACES:
+        return "; the direction differs between places"
+    return f"; {its.less} at {joined(fewer)}, {its.more} at {joined(more)}"
 
 
 def _interval(difference: Difference) -> str:

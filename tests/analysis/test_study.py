@@ -72,11 +72,11 @@ def test_differences_are_paired_by_seed_and_by_place():
     by = {(difference.where, difference.quantity.title): difference for difference in found}
 
     for where in ("size=1", "size=2", "all together"):
-        found = by[where, "time to target"]
+        found, over = by[where, "time to target"], " on average over size" if where == EVERYWHERE else ""
         assert found.pairs == 6
         assert found.paired == pytest.approx((-3.75, -4.5, -3.0, 2 / 2**6)), "six of one sign: from least to largest"
         assert sentence(found, ("a", "b"), view.target) == (
-            "with b, accuracy 0.55 is reached 3.75 s sooner than with a, on 6 of 6 seeds "
+            f"with b, accuracy 0.55 is reached 3.75 s sooner than with a{over}, on 6 of 6 seeds "
             "(mean -3.75 s, 95 % -4.5 s to -3 s): the interval excludes zero"
         )
         assert found.signs == (6, 0), "B needs less in every pair"
@@ -175,6 +175,38 @@ def test_missed_targets_leave_no_verdict_over_all_places():
     )
     told = {(each["where"], each["quantity"]): each["certain"] for each in differences(view)}
     assert told[EVERYWHERE, "time_to_target_s"] is False
+
+
+def test_an_average_over_places_names_opposite_directions():
+    """B needs 3 s less at size 1 and as much more at size 2: equal on average, which says nothing about either."""
+    axes = {"air": ["a", "b"], "size": [1, 2]}
+    view = study(axes, lambda air, size: {"a1": 1.0, "b1": 2.0, "a2": 2.0, "b2": 1.0}[air + size], seeds=6)
+    sides = view.where({"air": "a"}), view.where({"air": "b"})
+
+    def told(names=("a", "b")):
+        found = {(its.where, its.quantity.column): its for its in compare(*sides)}
+        return sentence(found[EVERYWHERE, "time_to_target_s"], names, view.target)
+
+    assert told() == (
+        "time to target is the same with a and b on average over size, on every seed; "
+        "sooner at size = 1, later at size = 2"
+    )
+    sides[1].runs.loc[sides[1].runs["size"] == 1, "time_to_target_s"] *= 1.1
+    assert told().startswith("with b, accuracy 0.55 is reached 188 ms later than with a on average over size, on 6 of")
+    assert told().endswith("the interval excludes zero; sooner at size = 1, later at size = 2")
+    many = study({"air": ["a", "b"], "size": [*range(5)]}, lambda air, size: 1.5 if air == "b" and size == "0" else 1.0)
+    many.runs.loc[(many.runs["air"] == "b") & (many.runs["size"] > 0), "time_to_target_s"] *= 1.1
+    sides = many.where({"air": "a"}), many.where({"air": "b"})
+    assert told().endswith("; the direction differs between places")
+
+
+def test_nothing_is_averaged_over_data_sets():
+    """A second on one data set is not a second on the other; with one data set there is an average."""
+    view = study({"air": ["a", "b"], "data": ["digits", "mnist"]})
+    for names, places in ((view.runs["data"], 2), ("digits", 3)):
+        part = replace(view, runs=view.runs.assign(data_set=names))
+        found = compare(part.where({"air": "a"}), part.where({"air": "b"}))
+        assert len({its.where for its in found}) == places
 
 
 def test_levels_pair_by_what_they_read():
