@@ -6,7 +6,7 @@ Each difference is given in numbers and as a sentence. The command line, Python 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,8 @@ from pandas.api.types import is_numeric_dtype
 from typing_extensions import override
 
 from fednet_emu.analysis.quantities import TextResult, counted, joined
-from fednet_emu.analysis.scales import RECORDED, TRADED
+from fednet_emu.analysis.ranking import positive_limits
+from fednet_emu.analysis.scales import COSTS, RECORDED, TRADED, limits_text
 from fednet_emu.analysis.settings import Names
 from fednet_emu.analysis.statistics import Paired, fewest_seeds, gaps, paired_difference
 from fednet_emu.analysis.study import (
@@ -26,7 +27,6 @@ from fednet_emu.analysis.study import (
     Within,
     conditions,
     level_text,
-    limits_of,
     target_text,
 )
 from fednet_emu.arrays import Array
@@ -60,15 +60,39 @@ def _scores(values: Sequence[float]) -> list[str]:
     return [f"{value:.4g}" for value in values]
 
 
-QUANTITIES = (
+SCORES = (
     Quantity("accuracy", "final accuracy", _scores, "lower", "higher", "the run ends with an accuracy {} {}"),
     Quantity("loss", "final loss", _scores, "lower", "higher", "the run ends with a loss {} {}"),
-    *(Quantity(its.column, f"{its.name} of the run", its.row, "less", "more", its.run) for its in TRADED.values()),
+)
+TOTALS = tuple(
+    Quantity(its.column, f"{its.name} of the run", its.row, "less", "more", its.run) for its in TRADED.values()
 )
 TO_TARGET = tuple(
     Quantity(its.to_target, f"{its.name} to target", its.row, its.less, its.more, its.reached)
     for its in RECORDED.values()
 )
+
+
+def _quantities(limits: Collection[str]) -> tuple[Quantity, ...]:
+    """Return the scores and total costs, in words for runs within limits of the given costs if there are any.
+
+    The totals of limited costs are omitted, because they are the limits, up to the interval of evaluations.
+    """
+    if not limits:
+        return SCORES + TOTALS
+    limit, limited = "the limit" if len(limits) == 1 else "the limits", {COSTS[name].column for name in limits}
+    last = f"the last evaluation within {limit}"
+    return (
+        *(
+            replace(its, title=f"{its.column} within {limit}", phrase=f"the {its.column} at {last} is {{}} {{}}")
+            for its in SCORES
+        ),
+        *(
+            replace(its, title=its.title.replace("of the run", f"within {limit}"), phrase=f"up to {last}, {its.phrase}")
+            for its in TOTALS
+            if its.column not in limited
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -128,12 +152,12 @@ class Difference:
         return self.quantity in TO_TARGET and self.known[0] != self.known[1]
 
 
-def compare(first: StudyRecords, second: StudyRecords) -> list[Difference]:
+def compare(first: StudyRecords, second: StudyRecords, limits: Collection[str] = ()) -> list[Difference]:
     """Return the differences of scores and costs between two studies, `second` minus `first`, paired by seed.
 
     There is a difference for each combination of levels that the studies have in common, and one over all combinations,
     unless they differ in the data set. Quantities that neither study measured are omitted. Costs to reach the target
-    are omitted if the targets differ.
+    are omitted if the targets differ. `limits` contains the names of the costs by which both studies are limited.
 
     Raises:
         FednetError: no seed and combination is common to both studies, or a study has several runs for a combination
@@ -151,7 +175,7 @@ def compare(first: StudyRecords, second: StudyRecords) -> list[Difference]:
     )
     if not len(pairs):
         raise FednetError(f"{first.name}, {second.name}: nothing to pair, got no common seed; sweep the same seeds")
-    quantities = QUANTITIES + (TO_TARGET if first.target == second.target else ())
+    quantities = _quantities(limits) + (TO_TARGET if first.target == second.target else ())
     measured = [its for its in quantities if pairs[[f"{its.column}_a", f"{its.column}_b"]].notna().any(axis=None)]
     places = dict(_places(pairs, axes))
     found = [_difference(where, part, its) for where, part in places.items() for its in measured]
@@ -216,12 +240,14 @@ class Comparison(TextResult):
             combinations.
         target: the metric of the common target and the value it must reach; empty if there is no common target.
         of_one_study: True if A and B are settings of the same study, which may have further settings.
+        limits: the upper limits of costs up to which runs are compared, by the name of the cost.
     """
 
     names: tuple[str, str]
     differences: Sequence[Difference]
     target: Mapping[str, float]
     of_one_study: bool = False
+    limits: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -244,7 +270,7 @@ class Comparison(TextResult):
                 "low": its.paired.low,
                 "high": its.paired.high,
                 "p": its.paired.p,
-                "sentence": sentence(its, ("A", "B"), self.target),
+                "sentence": sentence(its, ("A", "B"), self.target, self.limits),
             }
             for its in self.differences
         ]
@@ -254,6 +280,7 @@ class Comparison(TextResult):
     def lines(self) -> list[str]:
         lines = [f"A: {self.names[0]}", f"B: {self.names[1]}"]
         lines += [f"target: {target_text(self.target)}"] if self.target else []
+        lines += [f"each run counts up to its last evaluation{limits_text(self.limits)}"] if self.limits else []
         lines.append(HEADING)
         for where in dict.fromkeys(its.where for its in self.differences):
             lines.append(f"\n{where}" if where else "")
@@ -261,7 +288,7 @@ class Comparison(TextResult):
         return [*lines, *(["", QUESTION] if self.of_one_study else [])]
 
     def _block(self, its: Difference) -> Iterator[str]:
-        yield f"  {its.quantity.title}: {sentence(its, ('A', 'B'), self.target)}"
+        yield f"  {its.quantity.title}: {sentence(its, ('A', 'B'), self.target, self.limits)}"
         if its.pairs:
             yield f"    {_numbers(its)}"
 
@@ -284,33 +311,40 @@ def side_by_side(sides: tuple[StudyRecords, StudyRecords], names: tuple[str, str
     See `Study.compare` for `within`.
 
     Raises:
-        FednetError: a cost does not exist, or the two studies have no seed in common.
+        FednetError: a cost does not exist, a limit is no positive number or is given twice, or the two studies have no
+            seed in common.
     """
-    first, second = sides
-    for cost, amount in limits_of(within):
+    (first, second), limits = sides, positive_limits(within)
+    for cost, amount in limits.items():
         first, second = first.within(cost, amount), second.within(cost, amount)
-    return Comparison(names, compare(first, second), first.target if first.target == second.target else {})
+    target = first.target if first.target == second.target else {}
+    return Comparison(names, compare(first, second, limits), target, limits=limits)
 
 
-def sentence(difference: Difference, names: tuple[str, str], target: Mapping[str, float]) -> str:
+def sentence(
+    difference: Difference,
+    names: tuple[str, str],
+    target: Mapping[str, float],
+    limits: Mapping[str, float] | None = None,
+) -> str:
     """Return a sentence with the mean difference, the number of seeds, and whether the interval includes zero."""
-    its, mean = difference.quantity, difference.paired.mean
+    its, mean, aim = difference.quantity, difference.paired.mean, f"{target_text(target)}{limits_text(limits or {})}"
     if not difference.pairs:
-        return _no_pair(difference, names, target)
+        return _no_pair(difference, names, aim)
     lead, end = "", _lacking(difference, names) + _directions(difference)
     alike = all(part.is_none for part in difference.parts.values())
     over = "" if alike else f" on average over {joined(difference.averaged)}"
     if difference.is_partial:
         first, second = difference.known
         shares = f"{first} of {counted(difference.of, 'seed')} with {names[0]} and on {second} with {names[1]}"
-        aim = f"{target_text(target)} is reached{' in every place' if difference.where == EVERYWHERE else ''}"
-        lead = f"{aim} on {shares}, and only {counted(difference.pairs, 'seed')} with both "
+        reached = f"{aim} is reached{' in every place' if difference.where == EVERYWHERE else ''}"
+        lead = f"{reached} on {shares}, and only {counted(difference.pairs, 'seed')} with both "
         lead, end = f"{lead}{'counts' if difference.pairs == 1 else 'count'}: ", _directions(difference)
     if not difference.sign:
         on = "" if difference.is_none or over else " on average"
         every = f"{',' if over else ''} on every seed" if difference.is_none and not lead else ""
         return f"{lead}{its.title} is the same with {' and '.join(names)}{over}{on}{every}{end}"
-    phrase = its.phrase.replace("{target}", target_text(target))
+    phrase = its.phrase.replace("{target}", aim)
     words = phrase.format(its.show(abs(mean)), its.more if mean > 0 else its.less)
     text = f"{lead}with {names[1]}, {words} than with {names[0]}{over}"
     if difference.pairs == 1:
@@ -355,15 +389,15 @@ def _numbers(difference: Difference) -> str:
     return text if silent else f"{text}; p = {difference.paired.p:.2g}"
 
 
-def _no_pair(difference: Difference, names: tuple[str, str], target: Mapping[str, float]) -> str:
+def _no_pair(difference: Difference, names: tuple[str, str], aim: str) -> str:
     if difference.quantity not in TO_TARGET:
         return f"no seed has the {difference.quantity.title} with both {' and '.join(names)}"
     never = [name for name, known in zip(names, difference.known, strict=True) if not known]
     if difference.where == EVERYWHERE:
-        return f"no seed reaches {target_text(target)} with both {' and '.join(names)} in every place"
+        return f"no seed reaches {aim} with both {' and '.join(names)} in every place"
     if never:
-        return f"{target_text(target)} is never reached with {' or '.join(never)}"
-    return f"no seed reaches {target_text(target)} with both {' and '.join(names)}"
+        return f"{aim} is never reached with {' or '.join(never)}"
+    return f"no seed reaches {aim} with both {' and '.join(names)}"
 
 
 def _lacking(difference: Difference, names: tuple[str, str]) -> str:

@@ -181,8 +181,8 @@ class StudyRecords:
     def within(self, cost: str, amount: float) -> Self:
         """Return the study as if each run had ended at its last evaluation with a cost of at most `amount`.
 
-        `cost` is the name of a cost, such as `time`. Final scores and total costs are those at this evaluation. The
-        costs to reach the target are not changed.
+        `cost` is the name of a cost, such as `time`. Final scores and total costs are those at this evaluation. A run
+        that reaches the target only later counts as missing it.
 
         Raises:
             FednetError: the cost does not exist.
@@ -191,6 +191,8 @@ class StudyRecords:
         last = kept.groupby("run").tail(1).set_index("run")
         known = last.columns.intersection(self.runs.columns).difference([*self.axes, "seed"])
         runs = self.runs.assign(**{name: self.runs["run"].map(last[name]) for name in known})
+        in_time = self.runs[TO_TARGET[0]] <= self.runs["run"].map(last["simulated_s"])
+        runs = runs.assign(**{name: self.runs[name].where(in_time) for name in TO_TARGET})
         return replace(self, evaluations=kept, runs=runs)
 
     def spent(self, cost: str) -> pd.Series:

@@ -348,6 +348,37 @@ def test_scores_within_a_budget_are_of_the_last_evaluation_that_it_paid_for():
         part.within("tim", 1.0)
 
 
+def test_a_limit_is_named_and_what_is_reached_beyond_it_is_not_reached():
+    """Of runs to 0.55 in 6 s to 7.5 s (a) and half of it (b), seeds 0 to 2 of a and all of b are within 7.4 s."""
+    view = study({"air": ["a", "b"]}, lambda air: 2.0 if air == "b" else 1.0, seeds=6)
+    told = between(view, ("air=a", "air=b"), {"time": 7.4})
+    rows = told.frame.set_index("quantity")
+
+    assert "\ntarget: accuracy 0.55\neach run counts up to its last evaluation within 7.4 s\n" in str(told)
+    assert "simulated_s" not in rows.index, "it restates the limit"
+    assert rows.loc["accuracy", "sentence"].startswith(
+        "with B, the accuracy at the last evaluation within the limit is 0.4333 higher than with A, on 6 of 6 seeds"
+    )
+    assert rows.loc["total_bit", "sentence"].startswith(
+        "with B, up to the last evaluation within the limit, the run sends 4.33 Mbit more than with A, on 6 of 6 seeds"
+    )
+    assert rows.loc["time_to_target_s", "sentence"].startswith(
+        "accuracy 0.55 within 7.4 s is reached on 3 of 6 seeds with A and on 6 with B, and only 3 seeds with both count"
+    )
+    rows = between(view, ("air=a", "air=b"), ["rounds=5", "time=60"]).frame.set_index("quantity")
+    assert rows.loc["loss", "sentence"] == "loss within the limits is the same with A and B on every seed"
+
+
+@pytest.mark.parametrize("amount", [-5, 0, np.nan, np.inf])
+def test_a_limit_is_a_positive_number(amount):
+    """As of `best`, and each cost has one limit."""
+    view = study({"air": ["a", "b"]}, seeds=1)
+    with pytest.raises(FednetError, match="--within: a limit must be a number above 0, got time="):
+        between(view, ("air=a", "air=b"), {"time": amount})
+    with pytest.raises(FednetError, match="--within: time is limited twice, got 1 and 2; limit it once"):
+        between(view, ("air=a", "air=b"), ["time=1", "time=2"])
+
+
 def cyclic(air: str, groups: str) -> float:
     """Groups formed in the made-up study of cyclic participation: none asks the access."""
     return float(groups) * (1.0 if air == "tdma" else 2.0)
