@@ -299,7 +299,7 @@ def between(study: StudyRecords, settings: tuple[Condition, Condition], within: 
     Raises:
         FednetError: a condition or cost is malformed, or an axis, level or cost does not exist.
     """
-    first, second = (conditions(each, "compare") for each in settings)
+    first, second = (conditions(each, "compare", study.axes) for each in settings)
     names = tuple(",".join(f"{axis}={level_text(level)}" for axis, level in its.items()) for its in (first, second))
     sides = study.where(first), study.where(second)
     return replace(side_by_side(sides, (names[0], names[1]), within), of_one_study=True)

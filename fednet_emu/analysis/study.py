@@ -65,8 +65,6 @@ DATA_SET, DEVICE_COUNT = "data_set", "device_count"
 LOWER_BOUND = "neighbours_at_least"
 """Column of the table of runs that is True if the delay of other users is a lower bound, because too many files were
 unfinished at the end of the run."""
-CONDITION = re.compile(r",(?=[^,=]+=)")
-"""Separator of conditions: a comma that is followed by `axis=`. Any other comma belongs to a level."""
 
 Levels = Mapping[str, Any]
 """A mapping from some axes of a study to a level of each axis."""
@@ -360,18 +358,28 @@ def target_text(target: Mapping[str, float]) -> str:
     return ", ".join(f"{measure} {level:g}" for measure, level in target.items() if math.isfinite(level))
 
 
-def conditions(given: Condition, option: str) -> Mapping[str, Any]:
+def conditions(given: Condition | Iterable[str], option: str, axes: Iterable[str] = ()) -> Mapping[str, Any]:
     """Return conditions such as `axis=level` as a mapping from axes to levels. A mapping is returned unchanged.
 
+    A comma separates two conditions if the name of one of the `axes` and `=` follow, or any name if `axes` is empty.
+    Any other comma belongs to a level.
+
     Raises:
-        FednetError: a condition is malformed. The message begins with `option`, the name of the option or argument.
+        FednetError: a condition is malformed, or an axis has two levels. The message begins with `option`, the name of
+            the option or argument.
     """
     if isinstance(given, Mapping):
         return given
-    pairs = [part.partition("=") for part in CONDITION.split(given)]
-    if not all(equals and axis.strip() for axis, equals, _ in pairs):
-        raise FednetError(f"{option}: expected axis=level, got '{given}'; for example access=tdma")
-    return {axis.strip(): level.strip() for axis, _, level in pairs}
+    separator = re.compile(rf",(?=\s*(?:{'|'.join(map(re.escape, axes)) or '[^,=]+'})\s*=)")
+    found: dict[str, str] = {}
+    for text in [given] if isinstance(given, str) else given:
+        for axis, equals, level in (map(str.strip, part.partition("=")) for part in separator.split(text)):
+            if not (axis and equals):
+                raise FednetError(f"{option}: expected axis=level, got '{text}'; for example access=tdma")
+            if axis in found:
+                raise FednetError(f"{option}: {axis} is given twice, got {found[axis]} and {level}; give it once")
+            found[axis] = level
+    return found
 
 
 def limits_of(within: Within) -> list[tuple[str, float]]:

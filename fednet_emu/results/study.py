@@ -117,7 +117,7 @@ class Study(StudyRecords):
             FednetError: an axis or level does not exist.
         """
         if isinstance(which, str | Mapping):
-            return self.where(conditions(which, self.name))
+            return self.where(conditions(which, self.name, self.axes))
         if not -len(self) <= which < len(self):
             raise IndexError(f"{self.name}: no such run, got {which}; there are {len(self)}, counted from 0")
         return Run.opened(self.home.path / "runs" / str(self.runs["run"].iloc[which]))
@@ -196,7 +196,7 @@ class Study(StudyRecords):
                 the limits.
         """
         limits = positive_limits(within)
-        part = self.where(conditions(where or {}, "where")).aiming_at(accuracy, loss)
+        part = self.where(conditions(where or {}, "where", self.axes)).aiming_at(accuracy, loss)
         return Ranking(**vars(rank(part, minimise, limits)))
 
     def front(self, one: str = "time", other: str = "accuracy") -> pd.DataFrame:

@@ -17,7 +17,7 @@ from fednet_emu.analysis.fronts import mean_progress
 from fednet_emu.analysis.scales import TO_TARGET, first_reached
 from fednet_emu.analysis.settings import settings_of
 from fednet_emu.analysis.statistics import paired_difference, step_values
-from fednet_emu.analysis.study import StudyRecords, level_text
+from fednet_emu.analysis.study import StudyRecords, conditions, level_text
 from fednet_emu.draw.figures.series import groups_figure
 from fednet_emu.draw.figures.study_curves import Layout
 from fednet_emu.draw.figures.study_figures import study_figures
@@ -134,6 +134,21 @@ def test_levels_are_compared_as_values():
     assert found.frame.set_index("quantity").loc["time_to_target_s", ["a", "b"]].tolist() == [7.5, 3.75]
     assert [its.label for its in settings_of(view)] == ["100 kHz", "100.0004 kHz"]
     assert {its["quantity"]: its["certain"] for its in differences(view)}["time_to_target_s"]
+
+
+def test_levels_may_read_as_conditions():
+    """A finalist of a search is a level `access=..., lr=...` of the axis `setting`, with its commas."""
+    levels = ["access=tdma, lr=0.1", "access=ofdma, lr=0.1"]
+    view = study({"setting": levels, "size": [1, 2]}, seeds=1)
+
+    assert between(view, (f"setting={levels[0]}", f"setting={levels[1]}")).differences[0].pairs == 1
+    text = f"size=2, setting={levels[1]}"
+    assert conditions(text, "--where", view.axes) == {"size": "2", "setting": levels[1]}
+    with pytest.raises(FednetError, match=r"got 'noma'; its levels: access=tdma, lr=0.1; access=ofdma, lr=0.1$"):
+        view.where(conditions("setting=noma", "--where", view.axes))
+    for twice in ("size=1,size=2", ["size=1", "size=2"]):
+        with pytest.raises(FednetError, match="--where: size is given twice, got 1 and 2; give it once"):
+            conditions(twice, "--where", view.axes)
 
 
 def test_rounds_are_counted():
