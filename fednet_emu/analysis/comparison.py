@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from fednet_emu.analysis.quantities import TextResult, counted, joined
 from fednet_emu.analysis.ranking import positive_limits
-from fednet_emu.analysis.scales import COSTS, RECORDED, TRADED, limits_text
+from fednet_emu.analysis.scales import COSTS, RECORDED, TRADED, limits_text, measured
 from fednet_emu.analysis.settings import Names
 from fednet_emu.analysis.statistics import Paired, fewest_seeds, gaps, paired_difference
 from fednet_emu.analysis.study import (
@@ -33,6 +33,8 @@ from fednet_emu.arrays import Array
 from fednet_emu.errors import FednetError
 
 EVERYWHERE = "all together"
+UNTRAINED = ("untrained_a", "untrained_b")
+"""Columns that are True if the untrained model of A or of B meets the target."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,8 @@ class Difference:
     """Number of seeds with which both A and B were run, even if the quantity has no value."""
     paired: Paired
     """Mean difference, paired by seed, with its 95 % interval and the p-value of the sign-change test."""
+    untrained: tuple[int, int] = (0, 0)
+    """Number of seeds of A and of B with which the untrained model meets the target."""
     averaged: Sequence[str] = ()
     """The axes with several levels over which the difference is an average; empty unless it is `all together`."""
     parts: Mapping[str, Difference] = field(default_factory=dict)
@@ -151,6 +155,16 @@ class Difference:
         """True if A and B reached the target with different numbers of seeds, so that some runs have no counterpart."""
         return self.quantity in TO_TARGET and self.known[0] != self.known[1]
 
+    @property
+    def is_untrained(self) -> bool:
+        """True if costs to reach the target are compared, although the untrained model of a run meets the target."""
+        return self.quantity in TO_TARGET and any(self.untrained)
+
+    @property
+    def is_certain(self) -> bool:
+        """True if the interval excludes zero and the difference is not that of selected runs or untrained models."""
+        return self.paired.excludes_zero and not (self.is_partial or self.is_untrained)
+
 
 def compare(first: StudyRecords, second: StudyRecords, limits: Collection[str] = ()) -> list[Difference]:
     """Return the differences of scores and costs between two studies, `second` minus `first`, paired by seed.
@@ -176,17 +190,25 @@ def compare(first: StudyRecords, second: StudyRecords, limits: Collection[str] =
     if not len(pairs):
         raise FednetError(f"{first.name}, {second.name}: nothing to pair, got no common seed; sweep the same seeds")
     quantities = _quantities(limits) + (TO_TARGET if first.target == second.target else ())
-    measured = [its for its in quantities if pairs[[f"{its.column}_a", f"{its.column}_b"]].notna().any(axis=None)]
+    aims = set(first.target) & set(measured([first.evaluations, second.evaluations]))  # the target may be missed
+    known = [
+        its
+        for its in quantities
+        if pairs[[f"{its.column}_a", f"{its.column}_b"]].notna().any(axis=None) or (aims and its is TO_TARGET[0])
+    ]
     places = dict(_places(pairs, axes))
-    found = [_difference(where, part, its) for where, part in places.items() for its in measured]
+    found = [_difference(where, part, its) for where, part in places.items() for its in known]
     if len(places) == 1 or pairs.filter(regex=f"^{DATA_SET}(_[ab])?$").nunique().gt(1).any():
         return found
     averaged = [axis for axis in axes if pairs[axis].nunique() > 1]
     names = [", ".join(f"{axis} = {level_text(part[axis].iloc[0])}" for axis in averaged) for part in places.values()]
-    for its in measured:  # for each side, one mean for each seed with values in all combinations
+    for its in known:  # for each side, one mean for each seed with values in all combinations
         parts = dict(zip(names, (each for each in found if each.quantity is its), strict=False))
-        seeds = pairs.groupby("seed", sort=False)[[f"{its.column}_a", f"{its.column}_b"]]
-        whole = _difference(EVERYWHERE, seeds.mean().where(seeds.count() == len(places)), its)
+        seeds = pairs.groupby("seed", sort=False)
+        values = seeds[[f"{its.column}_a", f"{its.column}_b"]]
+        whole = _difference(
+            EVERYWHERE, values.mean().where(values.count() == len(places)).join(seeds[[*UNTRAINED]].any()), its
+        )
         found.append(replace(whole, averaged=averaged, parts=parts))
     return found
 
@@ -194,10 +216,12 @@ def compare(first: StudyRecords, second: StudyRecords, limits: Collection[str] =
 def _cells(view: StudyRecords, other: StudyRecords, axes: Sequence[str]) -> pd.DataFrame:
     """Return the table of runs of the study `view`, in a form that can be joined with that of the study `other`.
 
-    If an axis has numeric levels in one study and text in the other study, the numbers become text.
+    If an axis has numeric levels in one study and text in the other study, the numbers become text. The column
+    `untrained` is True if the untrained model meets the target.
     """
     mixed = [axis for axis in axes if len({is_numeric_dtype(runs[axis]) for runs in (view.runs, other.runs)}) > 1]
-    return view.runs.assign(**{axis: view.runs[axis].map(level_text) for axis in mixed})
+    texts = {axis: view.runs[axis].map(level_text) for axis in mixed}
+    return view.runs.assign(**texts, untrained=view.reached_untrained)
 
 
 def _places(pairs: pd.DataFrame, axes: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -218,6 +242,7 @@ def _difference(where: str, values: pd.DataFrame, quantity: Quantity) -> Differe
         known=(int(np.isfinite(a).sum()), int(np.isfinite(b).sum())),
         of=len(values),
         paired=paired_difference(a[both], b[both]),
+        untrained=(int(values[UNTRAINED[0]].sum()), int(values[UNTRAINED[1]].sum())),
     )
 
 
@@ -329,6 +354,10 @@ def sentence(
 ) -> str:
     """Return a sentence with the mean difference, the number of seeds, and whether the interval includes zero."""
     its, mean, aim = difference.quantity, difference.paired.mean, f"{target_text(target)}{limits_text(limits or {})}"
+    if difference.is_untrained:
+        shares = [f"{number} with {name}" for number, name in zip(difference.untrained, names, strict=True) if number]
+        easier, of = "raise" if "accuracy" in target else "lower", counted(difference.of, "seed")
+        return f"of {of}, the untrained model meets {aim} on {' and '.join(shares)}; {easier} the target"
     if not difference.pairs:
         return _no_pair(difference, names, aim)
     lead, end = "", _lacking(difference, names) + _directions(difference)
@@ -385,19 +414,19 @@ def _verdict(difference: Difference) -> str:
 def _numbers(difference: Difference) -> str:
     mean_a, mean_b = difference.quantity.row(difference.means)
     text = f"A {mean_a}, B {mean_b}, pairs: {difference.pairs}"
-    silent = difference.is_none or difference.is_partial or difference.pairs < fewest_seeds()
+    silent = difference.is_none or difference.is_partial or difference.is_untrained or difference.pairs < fewest_seeds()
     return text if silent else f"{text}; p = {difference.paired.p:.2g}"
 
 
 def _no_pair(difference: Difference, names: tuple[str, str], aim: str) -> str:
     if difference.quantity not in TO_TARGET:
         return f"no seed has the {difference.quantity.title} with both {' and '.join(names)}"
-    never = [name for name, known in zip(names, difference.known, strict=True) if not known]
-    if difference.where == EVERYWHERE:
-        return f"no seed reaches {aim} with both {' and '.join(names)} in every place"
+    parts = difference.parts.values() or [difference]
+    never = [name for side, name in enumerate(names) if not any(part.known[side] for part in parts)]
     if never:
         return f"{aim} is never reached with {' or '.join(never)}"
-    return f"no seed reaches {aim} with both {' and '.join(names)}"
+    place = " in every place" if difference.where == EVERYWHERE else ""
+    return f"no seed reaches {aim} with both {' and '.join(names)}{place}"
 
 
 def _lacking(difference: Difference, names: tuple[str, str]) -> str:
@@ -455,7 +484,7 @@ def differences(view: StudyRecords) -> Iterator[dict[str, Any]]:
                     "mean": its.paired.mean,
                     "low": its.paired.low,
                     "high": its.paired.high,
-                    "certain": its.paired.excludes_zero and not its.is_partial,
+                    "certain": its.is_certain,
                     "sentence": sentence(its, (names[0], names[1]), view.target),
                 }
 

@@ -148,6 +148,12 @@ class StudyRecords:
         return list(self.runs["run"][self.runs["status"] == "diverged"])
 
     @property
+    def reached_untrained(self) -> pd.Series:
+        """For each row of `runs`, True if the untrained model meets the target: the first evaluation, in round 0."""
+        first = self.evaluations.drop_duplicates("run").set_index("run")["simulated_s"]
+        return (self.runs["rounds_to_target"] == 0) & (self.runs["time_to_target_s"] == self.runs["run"].map(first))
+
+    @property
     def metrics(self) -> dict[str, str]:
         """Titles of the measured scores, by column name. The score of the target is first."""
         known = measured([self.evaluations])

@@ -113,6 +113,37 @@ def test_pairs_without_the_target_are_said():
     )
 
 
+def test_a_target_that_no_side_reaches_is_said():
+    """0.55 is beyond five rounds; without scores there is nothing to say about a target."""
+    view = study({"air": ["a", "b"], "size": [1, 2]}, rounds=5)
+    rows = between(view, ("air=a", "air=b")).frame.set_index("quantity")
+
+    assert set(rows.loc["time_to_target_s", "sentence"]) == {"accuracy 0.55 is never reached with A or B"}
+    assert "bits_to_target" not in rows.index
+    timing = replace(view, evaluations=view.evaluations.assign(accuracy=np.nan))
+    assert "time_to_target_s" not in set(between(timing, ("air=a", "air=b")).frame["quantity"])
+
+
+def test_a_target_that_needs_no_training_has_no_verdict():
+    """The loss of the untrained model, 1, meets a loss of 1.2; with B only after a round, which says nothing."""
+    view = study({"air": ["a", "b"]}, seeds=6)
+    start = (view.evaluations["air"] == "b") & (view.evaluations["round"] == 0)
+    view.evaluations.loc[start, "loss"] = 2.0
+    told = between(view.aiming_at(loss=1.2), ("air=a", "air=b"))
+    rows = told.frame.set_index("quantity")
+
+    assert rows.loc["time_to_target_s", "sentence"] == (
+        "of 6 seeds, the untrained model meets loss 1.2 on 6 with A; lower the target"
+    )
+    assert "A 0 s, B 1.25 s, pairs: 6\n" in str(told)
+    assert not any(each["certain"] for each in differences(view.aiming_at(loss=1.2)))
+    low = view.aiming_at(accuracy=1e-9)
+    low.evaluations["accuracy"] += 0.1
+    assert "of 6 seeds, the untrained model meets accuracy 0.1 on 6 with A and 6 with B; raise the target" in str(
+        between(low.aiming_at(accuracy=0.1), ("air=a", "air=b"))
+    )
+
+
 def test_costs_of_two_targets_are_not_compared():
     """What 0.55 costs says nothing beside what 0.8 costs; final scores and costs of whole runs remain."""
     view = study({"air": ["a", "b"]})
