@@ -374,14 +374,15 @@ def sentence(
         every = f"{',' if over else ''} on every seed" if difference.is_none and not lead else ""
         return f"{lead}{its.title} is the same with {' and '.join(names)}{over}{on}{every}{end}"
     phrase = its.phrase.replace("{target}", aim)
-    words = phrase.format(its.show(abs(mean)), its.more if mean > 0 else its.less)
+    amount, interval = _amounts(difference)
+    words = phrase.format(amount, its.more if mean > 0 else its.less)
     text = f"{lead}with {names[1]}, {words} than with {names[0]}{over}"
     if difference.pairs == 1:
         return f"{text} on one seed, which does not show how much seeds vary{end}"
     if difference.is_partial:
-        return f"{text} ({_interval(difference)}){end}"
+        return f"{text} ({interval}){end}"
     on = f"on {difference.signs[mean > 0]} of {difference.pairs} seeds"
-    return f"{text}, {on} ({_interval(difference)}): {_verdict(difference)}{end}"
+    return f"{text}, {on} ({interval}): {_verdict(difference)}{end}"
 
 
 MOST_PLACES = 4
@@ -399,10 +400,13 @@ def _directions(difference: Difference) -> str:
     return f"; {its.less} at {joined(fewer)}, {its.more} at {joined(more)}"
 
 
-def _interval(difference: Difference) -> str:
-    mean, low, high = difference.quantity.row(difference.paired[:3])
-    text = f"mean {'+' if difference.paired.mean > 0 else ''}{mean}"
-    return text if difference.is_partial or np.isnan(difference.paired.low) else f"{text}, 95 % {low} to {high}"
+def _amounts(difference: Difference) -> tuple[str, str]:
+    """Return the absolute mean difference, and the mean difference with its interval if it has one, in one unit."""
+    mean, *ends = difference.paired[:3]
+    ends = [] if difference.is_partial or np.isnan(ends).any() else ends
+    amount, text, *limits = difference.quantity.row([abs(mean), mean, *ends])
+    text = f"mean {'+' if mean > 0 else ''}{text}"
+    return amount, f"{text}, 95 % {' to '.join(limits)}" if limits else text
 
 
 def _verdict(difference: Difference) -> str:
@@ -411,8 +415,15 @@ def _verdict(difference: Difference) -> str:
     return f"the interval {'excludes' if difference.paired.excludes_zero else 'includes'} zero"
 
 
+MOST_APART = 1000
+"""Maximum ratio of the means of A and B that are shown in one unit."""
+
+
 def _numbers(difference: Difference) -> str:
-    mean_a, mean_b = difference.quantity.row(difference.means)
+    low, high = sorted(map(abs, difference.means))
+    apart = high > MOST_APART * low > 0
+    row, means = difference.quantity.row, difference.means
+    mean_a, mean_b = (row([mean])[0] for mean in means) if apart else row(means)
     text = f"A {mean_a}, B {mean_b}, pairs: {difference.pairs}"
     silent = difference.is_none or difference.is_partial or difference.is_untrained or difference.pairs < fewest_seeds()
     return text if silent else f"{text}; p = {difference.paired.p:.2g}"

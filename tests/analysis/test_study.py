@@ -193,6 +193,17 @@ def test_rounds_are_counted():
     )
 
 
+def test_a_difference_is_in_one_unit():
+    """221 min with an interval up to 6.6 h is in hours throughout; means that are far apart have their own units."""
+    view = study({"air": ["a", "b"]}, seeds=6)
+    is_b, seconds = view.runs["air"] == "b", np.array([1.0, 1.2, 3.4, 4.4, 5.5, 6.6]) * 3600
+    view.runs.loc[is_b, "time_to_target_s"] = view.runs.loc[~is_b, "time_to_target_s"].to_numpy() + seconds
+    told = str(between(view, ("air=a", "air=b")))
+
+    assert "reached 3.68 h later than with A, on 6 of 6 seeds (mean +3.68 h, 95 % 1 h to 6.6 h)" in told
+    assert "\n    A 7.5 s, B 221 min, pairs: 6" in told
+
+
 def test_seeds_that_are_missing_somewhere_are_said():
     """All together, only seeds that both sides have in every place count; in its place, what is there does."""
     view = study({"air": ["a", "b"], "size": [1, 2]}, lambda air, size: 2.0 if air == "b" else 1.0)
