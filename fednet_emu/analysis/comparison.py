@@ -27,6 +27,7 @@ from fednet_emu.analysis.study import (
     Within,
     conditions,
     level_text,
+    require_finished,
     target_text,
 )
 from fednet_emu.arrays import Array
@@ -188,7 +189,8 @@ def compare(first: StudyRecords, second: StudyRecords, limits: Collection[str] =
         _cells(second, first, axes), on=[*axes, "seed"], suffixes=("_a", "_b"), sort=False
     )
     if not len(pairs):
-        raise FednetError(f"{first.name}, {second.name}: nothing to pair, got no common seed; sweep the same seeds")
+        both = ", ".join(dict.fromkeys([first.name, second.name]))
+        raise FednetError(f"{both}: nothing to pair, got no common seed; sweep the same seeds")
     quantities = _quantities(limits) + (TO_TARGET if first.target == second.target else ())
     aims = set(first.target) & set(measured([first.evaluations, second.evaluations]))  # the target may be missed
     known = [
@@ -221,7 +223,9 @@ def _cells(view: StudyRecords, other: StudyRecords, axes: Sequence[str]) -> pd.D
     """
     mixed = [axis for axis in axes if len({is_numeric_dtype(runs[axis]) for runs in (view.runs, other.runs)}) > 1]
     texts = {axis: view.runs[axis].map(level_text) for axis in mixed}
-    return view.runs.assign(**texts, untrained=view.reached_untrained)
+    first = view.runs["run"].map(view.evaluations.drop_duplicates("run").set_index("run")["simulated_s"])
+    untrained = (view.runs["rounds_to_target"] == 0) & (view.runs["time_to_target_s"] == first)
+    return view.runs.assign(**texts, untrained=untrained)
 
 
 def _places(pairs: pd.DataFrame, axes: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -340,6 +344,8 @@ def side_by_side(sides: tuple[StudyRecords, StudyRecords], names: tuple[str, str
             seed in common.
     """
     (first, second), limits = sides, positive_limits(within)
+    for side, name in zip(sides, names, strict=True):
+        require_finished(side, name)
     for cost, amount in limits.items():
         first, second = first.within(cost, amount), second.within(cost, amount)
     target = first.target if first.target == second.target else {}
@@ -355,9 +361,9 @@ def sentence(
     """Return a sentence with the mean difference, the number of seeds, and whether the interval includes zero."""
     its, mean, aim = difference.quantity, difference.paired.mean, f"{target_text(target)}{limits_text(limits or {})}"
     if difference.is_untrained:
-        shares = [f"{number} with {name}" for number, name in zip(difference.untrained, names, strict=True) if number]
-        easier, of = "raise" if "accuracy" in target else "lower", counted(difference.of, "seed")
-        return f"of {of}, the untrained model meets {aim} on {' and '.join(shares)}; {easier} the target"
+        met = [f"{number} with {name}" for number, name in zip(difference.untrained, names, strict=True) if number]
+        harder, of = "raise" if "accuracy" in target else "lower", counted(difference.of, "seed")
+        return f"of {of}, the untrained model meets {aim} on {' and '.join(met)}; {harder} the target"
     if not difference.pairs:
         return _no_pair(difference, names, aim)
     lead, end = "", _lacking(difference, names) + _directions(difference)
@@ -405,8 +411,8 @@ def _amounts(difference: Difference) -> tuple[str, str]:
     mean, *ends = difference.paired[:3]
     ends = [] if difference.is_partial or np.isnan(ends).any() else ends
     amount, text, *limits = difference.quantity.row([abs(mean), mean, *ends])
-    text = f"mean {'+' if mean > 0 else ''}{text}"
-    return amount, f"{text}, 95 % {' to '.join(limits)}" if limits else text
+    signed = f"mean {'+' if mean > 0 else ''}{text}"
+    return amount, f"{signed}, 95 % {' to '.join(limits)}" if limits else signed
 
 
 def _verdict(difference: Difference) -> str:
@@ -476,8 +482,9 @@ def differences(view: StudyRecords) -> Iterator[dict[str, Any]]:
     for axis in compared_axes(view):
         for first, second in level_pairs(view.axes[axis]):
             names = tuple(called.whole({axis: level}) for level in (first, second))
+            a, b = (view.where({axis: level_text(level)}) for level in (first, second))
             try:
-                found = compare(*(view.where({axis: level_text(level)}) for level in (first, second)))
+                found = compare(a, b)
             except FednetError:
                 continue
             for its in found:

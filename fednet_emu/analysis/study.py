@@ -148,12 +148,6 @@ class StudyRecords:
         return list(self.runs["run"][self.runs["status"] == "diverged"])
 
     @property
-    def reached_untrained(self) -> pd.Series:
-        """For each row of `runs`, True if the untrained model meets the target: the first evaluation, in round 0."""
-        first = self.evaluations.drop_duplicates("run").set_index("run")["simulated_s"]
-        return (self.runs["rounds_to_target"] == 0) & (self.runs["time_to_target_s"] == self.runs["run"].map(first))
-
-    @property
     def metrics(self) -> dict[str, str]:
         """Titles of the measured scores, by column name. The score of the target is first."""
         known = measured([self.evaluations])
@@ -268,6 +262,14 @@ class StudyRecords:
             hint = did_you_mean(text, map(level_text, self.axes[axis]), "its levels:")
             raise FednetError(f"{self.name}: no such level of {axis}, got '{text}'{hint}")
         return found[0]
+
+
+def require_finished(view: StudyRecords, name: str) -> None:
+    """Raise a `FednetError`, which begins with `name`, if the study has no finished run."""
+    if not len(view.runs):
+        failed = int((view.missing["status"] == "failed").sum()) if len(view.missing) else 0
+        found = f"{failed} failed; see failures/" if failed else "none; sweep it first"
+        raise FednetError(f"{name}: has no finished run, got {found}")
 
 
 def level_text(level: Any) -> str:

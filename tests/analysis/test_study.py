@@ -316,6 +316,20 @@ def test_unlike_sides_are_refused():
         compare(view, other)
 
 
+def test_a_side_without_finished_runs_is_named():
+    """All runs of B failed: its seeds were swept, but there is nothing to pair."""
+    view = study({"air": ["a", "b"]}, seeds=2)
+    lost = view.runs["air"] == "b"
+    failed = view.runs[lost].assign(status="failed")
+    view = replace(view, runs=view.runs[~lost], missing=failed, unfinished=list(failed["run"]))
+
+    with pytest.raises(FednetError, match=r"^air=b: has no finished run, got 2 failed; see failures/$"):
+        between(view, ("air=a", "air=b"))
+    view = replace(view, missing=failed.assign(status="waiting"))
+    with pytest.raises(FednetError, match=r"^air=b: has no finished run, got none; sweep it first$"):
+        between(view, ("air=a", "air=b"))
+
+
 def test_another_target_can_be_aimed_at():
     """The way to another accuracy, or to a loss, which is 1 / (1 + round), is read off the evaluations."""
     view = study({"air": ["a"]}, seeds=1)
