@@ -270,6 +270,7 @@ class Comparison(TextResult):
         target: the metric of the common target and the value it must reach; empty if there is no common target.
         of_one_study: True if A and B are settings of the same study, which may have further settings.
         limits: the upper limits of costs up to which runs are compared, by the name of the cost.
+        unpaired: the number of seeds of A that B has not finished, and of seeds of B that A has not finished.
     """
 
     names: tuple[str, str]
@@ -277,6 +278,7 @@ class Comparison(TextResult):
     target: Mapping[str, float]
     of_one_study: bool = False
     limits: Mapping[str, float] = field(default_factory=dict)
+    unpaired: tuple[int, int] = (0, 0)
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -310,6 +312,9 @@ class Comparison(TextResult):
         lines = [f"A: {self.names[0]}", f"B: {self.names[1]}"]
         lines += [f"target: {target_text(self.target)}"] if self.target else []
         lines += [f"each run counts up to its last evaluation{limits_text(self.limits)}"] if self.limits else []
+        for number, its, other in zip(self.unpaired, "AB", "BA", strict=True):
+            does = "does" if number == 1 else "do"
+            lines += [f"{counted(number, 'seed')} of {its} that {other} has not finished {does} not count"][:number]
         lines.append(HEADING)
         for where in dict.fromkeys(its.where for its in self.differences):
             lines.append(f"\n{where}" if where else "")
@@ -349,7 +354,9 @@ def side_by_side(sides: tuple[StudyRecords, StudyRecords], names: tuple[str, str
     for cost, amount in limits.items():
         first, second = first.within(cost, amount), second.within(cost, amount)
     target = first.target if first.target == second.target else {}
-    return Comparison(names, compare(first, second, limits), target, limits=limits)
+    seeds = [set(side.runs["seed"]) for side in sides]
+    unpaired = len(seeds[0] - seeds[1]), len(seeds[1] - seeds[0])
+    return Comparison(names, compare(first, second, limits), target, limits=limits, unpaired=unpaired)
 
 
 def sentence(

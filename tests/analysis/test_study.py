@@ -316,6 +316,19 @@ def test_unlike_sides_are_refused():
         compare(view, other)
 
 
+def test_seeds_of_one_side_are_said_not_to_count():
+    """A has seeds 0 to 5 and B 2 to 6: four pairs."""
+    view = study({"air": ["a", "b"]}, seeds=7)
+    is_b, seed = view.runs["air"] == "b", view.runs["seed"]
+    view = replace(view, runs=view.runs[np.where(is_b, seed >= 2, seed < 6)])
+    told = between(view, ("air=a", "air=b"))
+
+    assert told.differences[0].pairs == 4
+    assert (
+        "\n2 seeds of A that B has not finished do not count\n1 seed of B that A has not finished does not count\n"
+    ) in str(told)
+
+
 def test_a_side_without_finished_runs_is_named():
     """All runs of B failed: its seeds were swept, but there is nothing to pair."""
     view = study({"air": ["a", "b"]}, seeds=2)
