@@ -159,13 +159,15 @@ def nearest(word: str, known: Iterable[object]) -> str | None:
 def did_you_mean(word: str, known: Iterable[object], otherwise: str = "") -> str:
     """Return the clause `; did you mean 'x'?` for a misspelt word.
 
-    If no known word is similar, return the text `otherwise` and the known words, or an empty string by default.
+    If no known word is similar, return the text `otherwise` and the known words, or an empty string by default. The
+    words are separated by semicolons if one of them contains a comma.
     """
     words = [str(each) for each in known]
     close = nearest(word, words)
     if close:
         return f"; did you mean '{close}'?"
-    return f"; {otherwise} {', '.join(words) or 'none'}" if otherwise else ""
+    comma = "; " if any("," in each for each in words) else ", "
+    return f"; {otherwise} {comma.join(words) or 'none'}" if otherwise else ""
 
 
 def require_known(what: str, word: str | None, known: Collection[str], otherwise: str = "choose from") -> None:

@@ -6,8 +6,8 @@ Each difference is given in numbers and as a sentence. The command line, Python 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,27 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 from typing_extensions import override
 
-from fednet_emu.analysis.quantities import TextResult, counted
-from fednet_emu.analysis.scales import RECORDED, TRADED
+from fednet_emu.analysis.quantities import TextResult, counted, joined
+from fednet_emu.analysis.ranking import positive_limits
+from fednet_emu.analysis.scales import COSTS, RECORDED, TRADED, limits_text, measured
 from fednet_emu.analysis.settings import Names
 from fednet_emu.analysis.statistics import Paired, fewest_seeds, gaps, paired_difference
-from fednet_emu.analysis.study import Condition, StudyRecords, Within, conditions, level_text, limits_of, target_text
+from fednet_emu.analysis.study import (
+    DATA_SET,
+    Condition,
+    StudyRecords,
+    Within,
+    conditions,
+    level_text,
+    require_finished,
+    target_text,
+)
 from fednet_emu.arrays import Array
 from fednet_emu.errors import FednetError
 
 EVERYWHERE = "all together"
+UNTRAINED = ("untrained_a", "untrained_b")
+"""Columns that are True if the untrained model of A or of B meets the target."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +63,39 @@ def _scores(values: Sequence[float]) -> list[str]:
     return [f"{value:.4g}" for value in values]
 
 
-QUANTITIES = (
+SCORES = (
     Quantity("accuracy", "final accuracy", _scores, "lower", "higher", "the run ends with an accuracy {} {}"),
     Quantity("loss", "final loss", _scores, "lower", "higher", "the run ends with a loss {} {}"),
-    *(Quantity(its.column, f"{its.name} of the run", its.row, "less", "more", its.run) for its in TRADED.values()),
+)
+TOTALS = tuple(
+    Quantity(its.column, f"{its.name} of the run", its.row, "less", "more", its.run) for its in TRADED.values()
 )
 TO_TARGET = tuple(
     Quantity(its.to_target, f"{its.name} to target", its.row, its.less, its.more, its.reached)
     for its in RECORDED.values()
 )
+
+
+def _quantities(limits: Collection[str]) -> tuple[Quantity, ...]:
+    """Return the scores and total costs, in words for runs within limits of the given costs if there are any.
+
+    The totals of limited costs are omitted, because they are the limits, up to the interval of evaluations.
+    """
+    if not limits:
+        return SCORES + TOTALS
+    limit, limited = "the limit" if len(limits) == 1 else "the limits", {COSTS[name].column for name in limits}
+    last = f"the last evaluation within {limit}"
+    return (
+        *(
+            replace(its, title=f"{its.column} within {limit}", phrase=f"the {its.column} at {last} is {{}} {{}}")
+            for its in SCORES
+        ),
+        *(
+            replace(its, title=its.title.replace("of the run", f"within {limit}"), phrase=f"up to {last}, {its.phrase}")
+            for its in TOTALS
+            if its.column not in limited
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -73,11 +109,18 @@ class Difference:
     values: Array
     """The values of A and B [pairs, 2], for the seeds with which both A and B have a value."""
     known: tuple[int, int]
-    """Number of seeds with a value in A, and number of seeds with a value in B."""
+    """Number of seeds with a value in A, and number of seeds with a value in B; `all together`, with a value in every
+    combination."""
     of: int
     """Number of seeds with which both A and B were run, even if the quantity has no value."""
     paired: Paired
     """Mean difference, paired by seed, with its 95 % interval and the p-value of the sign-change test."""
+    untrained: tuple[int, int] = (0, 0)
+    """Number of seeds of A and of B with which the untrained model meets the target."""
+    averaged: Sequence[str] = ()
+    """The axes with several levels over which the difference is an average; empty unless it is `all together`."""
+    parts: Mapping[str, Difference] = field(default_factory=dict)
+    """The differences in the single places, of which this is the average, by the levels of the axes `averaged`."""
 
     @property
     def pairs(self) -> int:
@@ -102,16 +145,34 @@ class Difference:
         return self.signs == (0, 0)
 
     @property
+    def sign(self) -> int:
+        """Sign of the mean difference; 0 if the means of A and B are equal up to rounding, or unknown."""
+        if self.is_none or abs(self.paired.mean) <= ROUNDING * max(map(abs, self.means)):
+            return 0
+        return 1 if self.paired.mean > 0 else -1
+
+    @property
     def is_partial(self) -> bool:
         """True if A and B reached the target with different numbers of seeds, so that some runs have no counterpart."""
         return self.quantity in TO_TARGET and self.known[0] != self.known[1]
 
+    @property
+    def is_untrained(self) -> bool:
+        """True if costs to reach the target are compared, although the untrained model of a run meets the target."""
+        return self.quantity in TO_TARGET and any(self.untrained)
 
-def compare(first: StudyRecords, second: StudyRecords) -> list[Difference]:
+    @property
+    def is_certain(self) -> bool:
+        """True if the interval excludes zero and the difference is not that of selected runs or untrained models."""
+        return self.paired.excludes_zero and not (self.is_partial or self.is_untrained)
+
+
+def compare(first: StudyRecords, second: StudyRecords, limits: Collection[str] = ()) -> list[Difference]:
     """Return the differences of scores and costs between two studies, `second` minus `first`, paired by seed.
 
-    There is a difference for each combination of levels that the studies have in common, and one over all combinations.
-    Quantities that neither study measured are omitted. Costs to reach the target are omitted if the targets differ.
+    There is a difference for each combination of levels that the studies have in common, and one over all combinations,
+    unless they differ in the data set. Quantities that neither study measured are omitted. Costs to reach the target
+    are omitted if the targets differ. `limits` contains the names of the costs by which both studies are limited.
 
     Raises:
         FednetError: no seed and combination is common to both studies, or a study has several runs for a combination
@@ -128,26 +189,43 @@ def compare(first: StudyRecords, second: StudyRecords) -> list[Difference]:
         _cells(second, first, axes), on=[*axes, "seed"], suffixes=("_a", "_b"), sort=False
     )
     if not len(pairs):
-        raise FednetError(f"{first.name}, {second.name}: nothing to pair, got no common seed; sweep the same seeds")
-    quantities = QUANTITIES + (TO_TARGET if first.target == second.target else ())
-    measured = [its for its in quantities if pairs[[f"{its.column}_a", f"{its.column}_b"]].notna().any(axis=None)]
-    found = [_difference(where, part, its) for where, part in _places(pairs, axes) for its in measured]
-    places = pairs[axes].drop_duplicates() if axes else pairs[:1]
-    if len(places) > 1:
-        for its in measured:  # one mean for each seed with values in all combinations
-            seeds = pairs.groupby("seed")[[f"{its.column}_a", f"{its.column}_b"]]
-            means = seeds.mean()[seeds.count().min(axis=1) == len(places)].reindex(pairs["seed"].unique())
-            found.append(_difference(EVERYWHERE, means, its))
+        both = ", ".join(dict.fromkeys([first.name, second.name]))
+        raise FednetError(f"{both}: nothing to pair, got no common seed; sweep the same seeds")
+    quantities = _quantities(limits) + (TO_TARGET if first.target == second.target else ())
+    aims = set(first.target) & set(measured([first.evaluations, second.evaluations]))  # the target may be missed
+    known = [
+        its
+        for its in quantities
+        if pairs[[f"{its.column}_a", f"{its.column}_b"]].notna().any(axis=None) or (aims and its is TO_TARGET[0])
+    ]
+    places = dict(_places(pairs, axes))
+    found = [_difference(where, part, its) for where, part in places.items() for its in known]
+    if len(places) == 1 or pairs.filter(regex=f"^{DATA_SET}(_[ab])?$").nunique().gt(1).any():
+        return found
+    averaged = [axis for axis in axes if pairs[axis].nunique() > 1]
+    names = [", ".join(f"{axis} = {level_text(part[axis].iloc[0])}" for axis in averaged) for part in places.values()]
+    for its in known:  # for each side, one mean for each seed with values in all combinations
+        parts = dict(zip(names, (each for each in found if each.quantity is its), strict=False))
+        seeds = pairs.groupby("seed", sort=False)
+        values = seeds[[f"{its.column}_a", f"{its.column}_b"]]
+        whole = _difference(
+            EVERYWHERE, values.mean().where(values.count() == len(places)).join(seeds[[*UNTRAINED]].any()), its
+        )
+        found.append(replace(whole, averaged=averaged, parts=parts))
     return found
 
 
 def _cells(view: StudyRecords, other: StudyRecords, axes: Sequence[str]) -> pd.DataFrame:
     """Return the table of runs of the study `view`, in a form that can be joined with that of the study `other`.
 
-    If an axis has numeric levels in one study and text in the other study, the numbers become text.
+    If an axis has numeric levels in one study and text in the other study, the numbers become text. The column
+    `untrained` is True if the untrained model meets the target.
     """
     mixed = [axis for axis in axes if len({is_numeric_dtype(runs[axis]) for runs in (view.runs, other.runs)}) > 1]
-    return view.runs.assign(**{axis: view.runs[axis].map(level_text) for axis in mixed})
+    texts = {axis: view.runs[axis].map(level_text) for axis in mixed}
+    first = view.runs["run"].map(view.evaluations.drop_duplicates("run").set_index("run")["simulated_s"])
+    untrained = (view.runs["rounds_to_target"] == 0) & (view.runs["time_to_target_s"] == first)
+    return view.runs.assign(**texts, untrained=untrained)
 
 
 def _places(pairs: pd.DataFrame, axes: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -168,6 +246,7 @@ def _difference(where: str, values: pd.DataFrame, quantity: Quantity) -> Differe
         known=(int(np.isfinite(a).sum()), int(np.isfinite(b).sum())),
         of=len(values),
         paired=paired_difference(a[both], b[both]),
+        untrained=(int(values[UNTRAINED[0]].sum()), int(values[UNTRAINED[1]].sum())),
     )
 
 
@@ -190,12 +269,16 @@ class Comparison(TextResult):
             combinations.
         target: the metric of the common target and the value it must reach; empty if there is no common target.
         of_one_study: True if A and B are settings of the same study, which may have further settings.
+        limits: the upper limits of costs up to which runs are compared, by the name of the cost.
+        unpaired: the number of seeds of A that B has not finished, and of seeds of B that A has not finished.
     """
 
     names: tuple[str, str]
     differences: Sequence[Difference]
     target: Mapping[str, float]
     of_one_study: bool = False
+    limits: Mapping[str, float] = field(default_factory=dict)
+    unpaired: tuple[int, int] = (0, 0)
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -218,7 +301,7 @@ class Comparison(TextResult):
                 "low": its.paired.low,
                 "high": its.paired.high,
                 "p": its.paired.p,
-                "sentence": sentence(its, ("A", "B"), self.target),
+                "sentence": sentence(its, ("A", "B"), self.target, self.limits),
             }
             for its in self.differences
         ]
@@ -228,6 +311,10 @@ class Comparison(TextResult):
     def lines(self) -> list[str]:
         lines = [f"A: {self.names[0]}", f"B: {self.names[1]}"]
         lines += [f"target: {target_text(self.target)}"] if self.target else []
+        lines += [f"each run counts up to its last evaluation{limits_text(self.limits)}"] if self.limits else []
+        for number, its, other in zip(self.unpaired, "AB", "BA", strict=True):
+            does = "does" if number == 1 else "do"
+            lines += [f"{counted(number, 'seed')} of {its} that {other} has not finished {does} not count"][:number]
         lines.append(HEADING)
         for where in dict.fromkeys(its.where for its in self.differences):
             lines.append(f"\n{where}" if where else "")
@@ -235,7 +322,7 @@ class Comparison(TextResult):
         return [*lines, *(["", QUESTION] if self.of_one_study else [])]
 
     def _block(self, its: Difference) -> Iterator[str]:
-        yield f"  {its.quantity.title}: {sentence(its, ('A', 'B'), self.target)}"
+        yield f"  {its.quantity.title}: {sentence(its, ('A', 'B'), self.target, self.limits)}"
         if its.pairs:
             yield f"    {_numbers(its)}"
 
@@ -246,7 +333,7 @@ def between(study: StudyRecords, settings: tuple[Condition, Condition], within: 
     Raises:
         FednetError: a condition or cost is malformed, or an axis, level or cost does not exist.
     """
-    first, second = (conditions(each, "compare") for each in settings)
+    first, second = (conditions(each, "compare", study.axes) for each in settings)
     names = tuple(",".join(f"{axis}={level_text(level)}" for axis, level in its.items()) for its in (first, second))
     sides = study.where(first), study.where(second)
     return replace(side_by_side(sides, (names[0], names[1]), within), of_one_study=True)
@@ -258,43 +345,81 @@ def side_by_side(sides: tuple[StudyRecords, StudyRecords], names: tuple[str, str
     See `Study.compare` for `within`.
 
     Raises:
-        FednetError: a cost does not exist, or the two studies have no seed in common.
+        FednetError: a cost does not exist, a limit is no positive number or is given twice, or the two studies have no
+            seed in common.
     """
-    first, second = sides
-    for cost, amount in limits_of(within):
+    (first, second), limits = sides, positive_limits(within)
+    for side, name in zip(sides, names, strict=True):
+        require_finished(side, name)
+    for cost, amount in limits.items():
         first, second = first.within(cost, amount), second.within(cost, amount)
-    return Comparison(names, compare(first, second), first.target if first.target == second.target else {})
+    target = first.target if first.target == second.target else {}
+    seeds = [set(side.runs["seed"]) for side in sides]
+    unpaired = len(seeds[0] - seeds[1]), len(seeds[1] - seeds[0])
+    return Comparison(names, compare(first, second, limits), target, limits=limits, unpaired=unpaired)
 
 
-def sentence(difference: Difference, names: tuple[str, str], target: Mapping[str, float]) -> str:
+def sentence(
+    difference: Difference,
+    names: tuple[str, str],
+    target: Mapping[str, float],
+    limits: Mapping[str, float] | None = None,
+) -> str:
     """Return a sentence with the mean difference, the number of seeds, and whether the interval includes zero."""
-    its, mean = difference.quantity, difference.paired.mean
+    its, mean, aim = difference.quantity, difference.paired.mean, f"{target_text(target)}{limits_text(limits or {})}"
+    if difference.is_untrained:
+        met = [f"{number} with {name}" for number, name in zip(difference.untrained, names, strict=True) if number]
+        harder, of = "raise" if "accuracy" in target else "lower", counted(difference.of, "seed")
+        return f"of {of}, the untrained model meets {aim} on {' and '.join(met)}; {harder} the target"
     if not difference.pairs:
-        return _no_pair(difference, names, target)
-    lead, lacking = "", _lacking(difference, names)
+        return _no_pair(difference, names, aim)
+    lead, end = "", _lacking(difference, names) + _directions(difference)
+    alike = all(part.is_none for part in difference.parts.values())
+    over = "" if alike else f" on average over {joined(difference.averaged)}"
     if difference.is_partial:
         first, second = difference.known
         shares = f"{first} of {counted(difference.of, 'seed')} with {names[0]} and on {second} with {names[1]}"
-        lead = f"{target_text(target)} is reached on {shares}, and only {counted(difference.pairs, 'seed')} with both "
-        lead, lacking = f"{lead}{'counts' if difference.pairs == 1 else 'count'}: ", ""
-    if difference.is_none or abs(mean) <= ROUNDING * max(map(abs, difference.means)):
-        on = "on every seed" if difference.is_none and not lead else "" if difference.is_none else "on average"
-        return f"{lead}{its.title} is the same with {' and '.join(names)} {on}".rstrip() + lacking
-    phrase = its.phrase.replace("{target}", target_text(target))
-    words = phrase.format(its.show(abs(mean)), its.more if mean > 0 else its.less)
-    text = f"{lead}with {names[1]}, {words} than with {names[0]}"
+        reached = f"{aim} is reached{' in every place' if difference.where == EVERYWHERE else ''}"
+        lead = f"{reached} on {shares}, and only {counted(difference.pairs, 'seed')} with both "
+        lead, end = f"{lead}{'counts' if difference.pairs == 1 else 'count'}: ", _directions(difference)
+    if not difference.sign:
+        on = "" if difference.is_none or over else " on average"
+        every = f"{',' if over else ''} on every seed" if difference.is_none and not lead else ""
+        return f"{lead}{its.title} is the same with {' and '.join(names)}{over}{on}{every}{end}"
+    phrase = its.phrase.replace("{target}", aim)
+    amount, interval = _amounts(difference)
+    words = phrase.format(amount, its.more if mean > 0 else its.less)
+    text = f"{lead}with {names[1]}, {words} than with {names[0]}{over}"
     if difference.pairs == 1:
-        return f"{text} on one seed, which does not show how much seeds vary{lacking}"
+        return f"{text} on one seed, which does not show how much seeds vary{end}"
     if difference.is_partial:
-        return f"{text} ({_interval(difference)})"
+        return f"{text} ({interval}){end}"
     on = f"on {difference.signs[mean > 0]} of {difference.pairs} seeds"
-    return f"{text}, {on} ({_interval(difference)}): {_verdict(difference)}{lacking}"
+    return f"{text}, {on} ({interval}): {_verdict(difference)}{end}"
 
 
-def _interval(difference: Difference) -> str:
-    mean, low, high = difference.quantity.row(difference.paired[:3])
-    text = f"mean {'+' if difference.paired.mean > 0 else ''}{mean}"
-    return text if difference.is_partial or np.isnan(difference.paired.low) else f"{text}, 95 % {low} to {high}"
+MOST_PLACES = 4
+"""Maximum number of places that a sentence names if the direction of a difference is not the same in all places."""
+
+
+def _directions(difference: Difference) -> str:
+    """Return a clause that names the directions of the differences in single places; empty if all are the same."""
+    its = difference.quantity
+    fewer, more = ([place for place, part in difference.parts.items() if part.sign == sign] for sign in (-1, 1))
+    if not (fewer and more):
+        return ""
+    if len(difference.averaged) > 1 or len(fewer + more) > MOST_PLACES:
+        return "; the direction differs between places"
+    return f"; {its.less} at {joined(fewer)}, {its.more} at {joined(more)}"
+
+
+def _amounts(difference: Difference) -> tuple[str, str]:
+    """Return the absolute mean difference, and the mean difference with its interval if it has one, in one unit."""
+    mean, *ends = difference.paired[:3]
+    ends = [] if difference.is_partial or np.isnan(ends).any() else ends
+    amount, text, *limits = difference.quantity.row([abs(mean), mean, *ends])
+    signed = f"mean {'+' if mean > 0 else ''}{text}"
+    return amount, f"{signed}, 95 % {' to '.join(limits)}" if limits else signed
 
 
 def _verdict(difference: Difference) -> str:
@@ -303,22 +428,29 @@ def _verdict(difference: Difference) -> str:
     return f"the interval {'excludes' if difference.paired.excludes_zero else 'includes'} zero"
 
 
+MOST_APART = 1000
+"""Maximum ratio of the means of A and B that are shown in one unit."""
+
+
 def _numbers(difference: Difference) -> str:
-    mean_a, mean_b = difference.quantity.row(difference.means)
+    low, high = sorted(map(abs, difference.means))
+    apart = high > MOST_APART * low > 0
+    row, means = difference.quantity.row, difference.means
+    mean_a, mean_b = (row([mean])[0] for mean in means) if apart else row(means)
     text = f"A {mean_a}, B {mean_b}, pairs: {difference.pairs}"
-    silent = difference.is_none or difference.is_partial or difference.pairs < fewest_seeds()
+    silent = difference.is_none or difference.is_partial or difference.is_untrained or difference.pairs < fewest_seeds()
     return text if silent else f"{text}; p = {difference.paired.p:.2g}"
 
 
-def _no_pair(difference: Difference, names: tuple[str, str], target: Mapping[str, float]) -> str:
+def _no_pair(difference: Difference, names: tuple[str, str], aim: str) -> str:
     if difference.quantity not in TO_TARGET:
         return f"no seed has the {difference.quantity.title} with both {' and '.join(names)}"
-    never = [name for name, known in zip(names, difference.known, strict=True) if not known]
-    if difference.where == EVERYWHERE:
-        return f"no seed reaches {target_text(target)} with both {' and '.join(names)} in every place"
+    parts = difference.parts.values() or [difference]
+    never = [name for side, name in enumerate(names) if not any(part.known[side] for part in parts)]
     if never:
-        return f"{target_text(target)} is never reached with {' or '.join(never)}"
-    return f"no seed reaches {target_text(target)} with both {' and '.join(names)}"
+        return f"{aim} is never reached with {' or '.join(never)}"
+    place = " in every place" if difference.where == EVERYWHERE else ""
+    return f"no seed reaches {aim} with both {' and '.join(names)}{place}"
 
 
 def _lacking(difference: Difference, names: tuple[str, str]) -> str:
@@ -357,8 +489,9 @@ def differences(view: StudyRecords) -> Iterator[dict[str, Any]]:
     for axis in compared_axes(view):
         for first, second in level_pairs(view.axes[axis]):
             names = tuple(called.whole({axis: level}) for level in (first, second))
+            a, b = (view.where({axis: level_text(level)}) for level in (first, second))
             try:
-                found = compare(*(view.where({axis: level_text(level)}) for level in (first, second)))
+                found = compare(a, b)
             except FednetError:
                 continue
             for its in found:
@@ -376,7 +509,7 @@ def differences(view: StudyRecords) -> Iterator[dict[str, Any]]:
                     "mean": its.paired.mean,
                     "low": its.paired.low,
                     "high": its.paired.high,
-                    "certain": its.paired.excludes_zero and not its.is_partial,
+                    "certain": its.is_certain,
                     "sentence": sentence(its, (names[0], names[1]), view.target),
                 }
 

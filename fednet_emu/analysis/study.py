@@ -65,8 +65,6 @@ DATA_SET, DEVICE_COUNT = "data_set", "device_count"
 LOWER_BOUND = "neighbours_at_least"
 """Column of the table of runs that is True if the delay of other users is a lower bound, because too many files were
 unfinished at the end of the run."""
-CONDITION = re.compile(r",(?=[^,=]+=)")
-"""Separator of conditions: a comma that is followed by `axis=`. Any other comma belongs to a level."""
 
 Levels = Mapping[str, Any]
 """A mapping from some axes of a study to a level of each axis."""
@@ -181,8 +179,8 @@ class StudyRecords:
     def within(self, cost: str, amount: float) -> Self:
         """Return the study as if each run had ended at its last evaluation with a cost of at most `amount`.
 
-        `cost` is the name of a cost, such as `time`. Final scores and total costs are those at this evaluation. The
-        costs to reach the target are not changed.
+        `cost` is the name of a cost, such as `time`. Final scores and total costs are those at this evaluation. A run
+        that reaches the target only later counts as missing it.
 
         Raises:
             FednetError: the cost does not exist.
@@ -191,6 +189,8 @@ class StudyRecords:
         last = kept.groupby("run").tail(1).set_index("run")
         known = last.columns.intersection(self.runs.columns).difference([*self.axes, "seed"])
         runs = self.runs.assign(**{name: self.runs["run"].map(last[name]) for name in known})
+        in_time = self.runs[TO_TARGET[0]] <= self.runs["run"].map(last["simulated_s"])
+        runs = runs.assign(**{name: self.runs[name].where(in_time) for name in TO_TARGET})
         return replace(self, evaluations=kept, runs=runs)
 
     def spent(self, cost: str) -> pd.Series:
@@ -262,6 +262,14 @@ class StudyRecords:
             hint = did_you_mean(text, map(level_text, self.axes[axis]), "its levels:")
             raise FednetError(f"{self.name}: no such level of {axis}, got '{text}'{hint}")
         return found[0]
+
+
+def require_finished(view: StudyRecords, name: str) -> None:
+    """Raise a `FednetError`, which begins with `name`, if the study has no finished run."""
+    if not len(view.runs):
+        failed = int((view.missing["status"] == "failed").sum()) if len(view.missing) else 0
+        found = f"{failed} failed; see failures/" if failed else "none; sweep it first"
+        raise FednetError(f"{name}: has no finished run, got {found}")
 
 
 def level_text(level: Any) -> str:
@@ -358,18 +366,28 @@ def target_text(target: Mapping[str, float]) -> str:
     return ", ".join(f"{measure} {level:g}" for measure, level in target.items() if math.isfinite(level))
 
 
-def conditions(given: Condition, option: str) -> Mapping[str, Any]:
+def conditions(given: Condition | Iterable[str], option: str, axes: Iterable[str] = ()) -> Mapping[str, Any]:
     """Return conditions such as `axis=level` as a mapping from axes to levels. A mapping is returned unchanged.
 
+    A comma separates two conditions if the name of one of the `axes` and `=` follow, or any name if `axes` is empty.
+    Any other comma belongs to a level.
+
     Raises:
-        FednetError: a condition is malformed. The message begins with `option`, the name of the option or argument.
+        FednetError: a condition is malformed, or an axis has two levels. The message begins with `option`, the name of
+            the option or argument.
     """
     if isinstance(given, Mapping):
         return given
-    pairs = [part.partition("=") for part in CONDITION.split(given)]
-    if not all(equals and axis.strip() for axis, equals, _ in pairs):
-        raise FednetError(f"{option}: expected axis=level, got '{given}'; for example access=tdma")
-    return {axis.strip(): level.strip() for axis, _, level in pairs}
+    separator = re.compile(rf",(?=\s*(?:{'|'.join(map(re.escape, axes)) or '[^,=]+'})\s*=)")
+    found: dict[str, str] = {}
+    for text in [given] if isinstance(given, str) else given:
+        for axis, equals, level in (map(str.strip, part.partition("=")) for part in separator.split(text)):
+            if not (axis and equals):
+                raise FednetError(f"{option}: expected axis=level, got '{text}'; for example access=tdma")
+            if axis in found:
+                raise FednetError(f"{option}: {axis} is given twice, got {found[axis]} and {level}; give it once")
+            found[axis] = level
+    return found
 
 
 def limits_of(within: Within) -> list[tuple[str, float]]:

@@ -110,7 +110,7 @@ def run(
         from fednet_emu.analysis.study import conditions
         from fednet_emu.study.runs import run_of
 
-        levels = {axis: level for text in where for axis, level in conditions(text, "--where").items()}
+        levels = conditions(where, "--where")
         chosen = run_of(scenario, levels, changes, seed=seed, data_dir=data_dir, timing_only=timing_only)
     _run(
         chosen.scenario, None, [], options._replace(out=out or Path("results") / f"{chosen.study.name}__{chosen.name}")

@@ -240,7 +240,7 @@ def best(
 
         opened, page = Study.opened(study), Page(picture, size, title, csv, latex)
         _warn_unfinished(opened, "ranked")
-        levels = {axis: level for text in where or () for axis, level in conditions(text, "--where").items()}
+        levels = conditions(where or (), "--where", opened.axes)
         found = opened.best(accuracy=accuracy, loss=loss, within=within or (), minimise=minimise, where=levels)
         OUTPUT.out(str(found))
         if out is not None or rename or page != Page():

@@ -19,7 +19,16 @@ from fednet_emu.analysis.ranked import RankedSettings
 from fednet_emu.analysis.ranking import positive_limits, rank
 from fednet_emu.analysis.run import RunRecords
 from fednet_emu.analysis.searched import SearchRecords
-from fednet_emu.analysis.study import Condition, Levels, StudyRecords, Within, conditions, is_one_study, is_study
+from fednet_emu.analysis.study import (
+    Condition,
+    Levels,
+    StudyRecords,
+    Within,
+    conditions,
+    is_one_study,
+    is_study,
+    require_finished,
+)
 from fednet_emu.errors import FednetError
 from fednet_emu.records.folder import SUMMARY
 from fednet_emu.results.run import PAGE, Run
@@ -117,7 +126,7 @@ class Study(StudyRecords):
             FednetError: an axis or level does not exist.
         """
         if isinstance(which, str | Mapping):
-            return self.where(conditions(which, self.name))
+            return self.where(conditions(which, self.name, self.axes))
         if not -len(self) <= which < len(self):
             raise IndexError(f"{self.name}: no such run, got {which}; there are {len(self)}, counted from 0")
         return Run.opened(self.home.path / "runs" / str(self.runs["run"].iloc[which]))
@@ -196,8 +205,9 @@ class Study(StudyRecords):
                 the limits.
         """
         limits = positive_limits(within)
-        part = self.where(conditions(where or {}, "where")).aiming_at(accuracy, loss)
-        return Ranking(**vars(rank(part, minimise, limits)))
+        part = self.where(conditions(where or {}, "where", self.axes))
+        require_finished(part, self.name)
+        return Ranking(**vars(rank(part.aiming_at(accuracy, loss), minimise, limits)))
 
     def front(self, one: str = "time", other: str = "accuracy") -> pd.DataFrame:
         """Return the Pareto front of two quantities, the points that no other point dominates.

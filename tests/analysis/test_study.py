@@ -12,12 +12,12 @@ import pandas as pd
 import pytest
 from d2d_cost import multiples, spent, with_transmissions
 
-from fednet_emu.analysis.comparison import Comparison, between, compare, differences, sentence
+from fednet_emu.analysis.comparison import EVERYWHERE, Comparison, between, compare, differences, sentence
 from fednet_emu.analysis.fronts import mean_progress
-from fednet_emu.analysis.scales import first_reached
+from fednet_emu.analysis.scales import TO_TARGET, first_reached
 from fednet_emu.analysis.settings import settings_of
 from fednet_emu.analysis.statistics import paired_difference, step_values
-from fednet_emu.analysis.study import StudyRecords, level_text
+from fednet_emu.analysis.study import StudyRecords, conditions, level_text
 from fednet_emu.draw.figures.series import groups_figure
 from fednet_emu.draw.figures.study_curves import Layout
 from fednet_emu.draw.figures.study_figures import study_figures
@@ -72,11 +72,11 @@ def test_differences_are_paired_by_seed_and_by_place():
     by = {(difference.where, difference.quantity.title): difference for difference in found}
 
     for where in ("size=1", "size=2", "all together"):
-        found = by[where, "time to target"]
+        found, over = by[where, "time to target"], " on average over size" if where == EVERYWHERE else ""
         assert found.pairs == 6
         assert found.paired == pytest.approx((-3.75, -4.5, -3.0, 2 / 2**6)), "six of one sign: from least to largest"
         assert sentence(found, ("a", "b"), view.target) == (
-            "with b, accuracy 0.55 is reached 3.75 s sooner than with a, on 6 of 6 seeds "
+            f"with b, accuracy 0.55 is reached 3.75 s sooner than with a{over}, on 6 of 6 seeds "
             "(mean -3.75 s, 95 % -4.5 s to -3 s): the interval excludes zero"
         )
         assert found.signs == (6, 0), "B needs less in every pair"
@@ -113,6 +113,37 @@ def test_pairs_without_the_target_are_said():
     )
 
 
+def test_a_target_that_no_side_reaches_is_said():
+    """0.55 is beyond five rounds; without scores there is nothing to say about a target."""
+    view = study({"air": ["a", "b"], "size": [1, 2]}, rounds=5)
+    rows = between(view, ("air=a", "air=b")).frame.set_index("quantity")
+
+    assert set(rows.loc["time_to_target_s", "sentence"]) == {"accuracy 0.55 is never reached with A or B"}
+    assert "bits_to_target" not in rows.index
+    timing = replace(view, evaluations=view.evaluations.assign(accuracy=np.nan))
+    assert "time_to_target_s" not in set(between(timing, ("air=a", "air=b")).frame["quantity"])
+
+
+def test_a_target_that_needs_no_training_has_no_verdict():
+    """The loss of the untrained model, 1, meets a loss of 1.2; with B only after a round, which says nothing."""
+    view = study({"air": ["a", "b"]}, seeds=6)
+    start = (view.evaluations["air"] == "b") & (view.evaluations["round"] == 0)
+    view.evaluations.loc[start, "loss"] = 2.0
+    told = between(view.aiming_at(loss=1.2), ("air=a", "air=b"))
+    rows = told.frame.set_index("quantity")
+
+    assert rows.loc["time_to_target_s", "sentence"] == (
+        "of 6 seeds, the untrained model meets loss 1.2 on 6 with A; lower the target"
+    )
+    assert "A 0 s, B 1.25 s, pairs: 6\n" in str(told)
+    assert not any(each["certain"] for each in differences(view.aiming_at(loss=1.2)))
+    low = view.aiming_at(accuracy=1e-9)
+    low.evaluations["accuracy"] += 0.1
+    assert "of 6 seeds, the untrained model meets accuracy 0.1 on 6 with A and 6 with B; raise the target" in str(
+        between(low.aiming_at(accuracy=0.1), ("air=a", "air=b"))
+    )
+
+
 def test_costs_of_two_targets_are_not_compared():
     """What 0.55 costs says nothing beside what 0.8 costs; final scores and costs of whole runs remain."""
     view = study({"air": ["a", "b"]})
@@ -136,6 +167,21 @@ def test_levels_are_compared_as_values():
     assert {its["quantity"]: its["certain"] for its in differences(view)}["time_to_target_s"]
 
 
+def test_levels_may_read_as_conditions():
+    """A finalist of a search is a level `access=..., lr=...` of the axis `setting`, with its commas."""
+    levels = ["access=tdma, lr=0.1", "access=ofdma, lr=0.1"]
+    view = study({"setting": levels, "size": [1, 2]}, seeds=1)
+
+    assert between(view, (f"setting={levels[0]}", f"setting={levels[1]}")).differences[0].pairs == 1
+    text = f"size=2, setting={levels[1]}"
+    assert conditions(text, "--where", view.axes) == {"size": "2", "setting": levels[1]}
+    with pytest.raises(FednetError, match=r"got 'noma'; its levels: access=tdma, lr=0.1; access=ofdma, lr=0.1$"):
+        view.where(conditions("setting=noma", "--where", view.axes))
+    for twice in ("size=1,size=2", ["size=1", "size=2"]):
+        with pytest.raises(FednetError, match="--where: size is given twice, got 1 and 2; give it once"):
+            conditions(twice, "--where", view.axes)
+
+
 def test_rounds_are_counted():
     """One round is no `1 rounds`."""
     fewer = compare(*(study({}, seeds=1).aiming_at(level) for level in (0.55, 0.55)))
@@ -145,6 +191,17 @@ def test_rounds_are_counted():
     assert "is reached in 1 round fewer than with A, on 2 of 2 seeds (mean -1 round)" in sentence(
         one, ("A", "B"), {"accuracy": 0.55}
     )
+
+
+def test_a_difference_is_in_one_unit():
+    """221 min with an interval up to 6.6 h is in hours throughout; means that are far apart have their own units."""
+    view = study({"air": ["a", "b"]}, seeds=6)
+    is_b, seconds = view.runs["air"] == "b", np.array([1.0, 1.2, 3.4, 4.4, 5.5, 6.6]) * 3600
+    view.runs.loc[is_b, "time_to_target_s"] = view.runs.loc[~is_b, "time_to_target_s"].to_numpy() + seconds
+    told = str(between(view, ("air=a", "air=b")))
+
+    assert "reached 3.68 h later than with A, on 6 of 6 seeds (mean +3.68 h, 95 % 1 h to 6.6 h)" in told
+    assert "\n    A 7.5 s, B 221 min, pairs: 6" in told
 
 
 def test_seeds_that_are_missing_somewhere_are_said():
@@ -157,6 +214,56 @@ def test_seeds_that_are_missing_somewhere_are_said():
 
     assert "; of 5 seeds, 4 reached it with both in every place, and only they count" in text
     assert "\n    A 6.9 s, B 3.45 s, pairs: 4\n" in text
+
+
+def test_missed_targets_leave_no_verdict_over_all_places():
+    """B misses the target with 2 of 8 seeds at one of two sizes: A counts 8 seeds, B 6, and nothing is certain."""
+    view = study({"air": ["a", "b"], "size": [1, 2]}, lambda air, size: 2.0 if air == "b" else 1.0, seeds=8)
+    missed = (view.runs["air"] == "b") & (view.runs["size"] == 2) & (view.runs["seed"] >= 6)
+    view.runs.loc[missed, [*TO_TARGET]] = np.nan
+    found = compare(view.where({"air": "a"}), view.where({"air": "b"}))
+    (its,) = [each for each in found if (each.where, each.quantity.title) == (EVERYWHERE, "time to target")]
+
+    assert its.known == (8, 6)
+    assert its.is_partial
+    assert sentence(its, ("A", "B"), view.target).startswith(
+        "accuracy 0.55 is reached in every place on 8 of 8 seeds with A and on 6 with B, and only 6 seeds with both "
+        "count: with B, accuracy 0.55 is reached 3.75 s sooner than with A"
+    )
+    told = {(each["where"], each["quantity"]): each["certain"] for each in differences(view)}
+    assert told[EVERYWHERE, "time_to_target_s"] is False
+
+
+def test_an_average_over_places_names_opposite_directions():
+    """B needs 3 s less at size 1 and as much more at size 2: equal on average, which says nothing about either."""
+    axes = {"air": ["a", "b"], "size": [1, 2]}
+    view = study(axes, lambda air, size: {"a1": 1.0, "b1": 2.0, "a2": 2.0, "b2": 1.0}[air + size], seeds=6)
+    sides = view.where({"air": "a"}), view.where({"air": "b"})
+
+    def told(names=("a", "b")):
+        found = {(its.where, its.quantity.column): its for its in compare(*sides)}
+        return sentence(found[EVERYWHERE, "time_to_target_s"], names, view.target)
+
+    assert told() == (
+        "time to target is the same with a and b on average over size, on every seed; "
+        "sooner at size = 1, later at size = 2"
+    )
+    sides[1].runs.loc[sides[1].runs["size"] == 1, "time_to_target_s"] *= 1.1
+    assert told().startswith("with b, accuracy 0.55 is reached 188 ms later than with a on average over size, on 6 of")
+    assert told().endswith("the interval excludes zero; sooner at size = 1, later at size = 2")
+    many = study({"air": ["a", "b"], "size": [*range(5)]}, lambda air, size: 1.5 if air == "b" and size == "0" else 1.0)
+    many.runs.loc[(many.runs["air"] == "b") & (many.runs["size"] > 0), "time_to_target_s"] *= 1.1
+    sides = many.where({"air": "a"}), many.where({"air": "b"})
+    assert told().endswith("; the direction differs between places")
+
+
+def test_nothing_is_averaged_over_data_sets():
+    """A second on one data set is not a second on the other; with one data set there is an average."""
+    view = study({"air": ["a", "b"], "data": ["digits", "mnist"]})
+    for names, places in ((view.runs["data"], 2), ("digits", 3)):
+        part = replace(view, runs=view.runs.assign(data_set=names))
+        found = compare(part.where({"air": "a"}), part.where({"air": "b"}))
+        assert len({its.where for its in found}) == places
 
 
 def test_levels_pair_by_what_they_read():
@@ -207,6 +314,33 @@ def test_unlike_sides_are_refused():
     other.runs["seed"] += 10
     with pytest.raises(FednetError, match="nothing to pair, got no common seed"):
         compare(view, other)
+
+
+def test_seeds_of_one_side_are_said_not_to_count():
+    """A has seeds 0 to 5 and B 2 to 6: four pairs."""
+    view = study({"air": ["a", "b"]}, seeds=7)
+    is_b, seed = view.runs["air"] == "b", view.runs["seed"]
+    view = replace(view, runs=view.runs[np.where(is_b, seed >= 2, seed < 6)])
+    told = between(view, ("air=a", "air=b"))
+
+    assert told.differences[0].pairs == 4
+    assert (
+        "\n2 seeds of A that B has not finished do not count\n1 seed of B that A has not finished does not count\n"
+    ) in str(told)
+
+
+def test_a_side_without_finished_runs_is_named():
+    """All runs of B failed: its seeds were swept, but there is nothing to pair."""
+    view = study({"air": ["a", "b"]}, seeds=2)
+    lost = view.runs["air"] == "b"
+    failed = view.runs[lost].assign(status="failed")
+    view = replace(view, runs=view.runs[~lost], missing=failed, unfinished=list(failed["run"]))
+
+    with pytest.raises(FednetError, match=r"^air=b: has no finished run, got 2 failed; see failures/$"):
+        between(view, ("air=a", "air=b"))
+    view = replace(view, missing=failed.assign(status="waiting"))
+    with pytest.raises(FednetError, match=r"^air=b: has no finished run, got none; sweep it first$"):
+        between(view, ("air=a", "air=b"))
 
 
 def test_another_target_can_be_aimed_at():
@@ -296,6 +430,37 @@ def test_scores_within_a_budget_are_of_the_last_evaluation_that_it_paid_for():
     assert both.runs["accuracy"].tolist() == pytest.approx([0.3, 0.3, 0.3])
     with pytest.raises(FednetError, match="no such cost, got 'tim'; did you mean 'time'"):
         part.within("tim", 1.0)
+
+
+def test_a_limit_is_named_and_what_is_reached_beyond_it_is_not_reached():
+    """Of runs to 0.55 in 6 s to 7.5 s (a) and half of it (b), seeds 0 to 2 of a and all of b are within 7.4 s."""
+    view = study({"air": ["a", "b"]}, lambda air: 2.0 if air == "b" else 1.0, seeds=6)
+    told = between(view, ("air=a", "air=b"), {"time": 7.4})
+    rows = told.frame.set_index("quantity")
+
+    assert "\ntarget: accuracy 0.55\neach run counts up to its last evaluation within 7.4 s\n" in str(told)
+    assert "simulated_s" not in rows.index, "it restates the limit"
+    assert rows.loc["accuracy", "sentence"].startswith(
+        "with B, the accuracy at the last evaluation within the limit is 0.4333 higher than with A, on 6 of 6 seeds"
+    )
+    assert rows.loc["total_bit", "sentence"].startswith(
+        "with B, up to the last evaluation within the limit, the run sends 4.33 Mbit more than with A, on 6 of 6 seeds"
+    )
+    assert rows.loc["time_to_target_s", "sentence"].startswith(
+        "accuracy 0.55 within 7.4 s is reached on 3 of 6 seeds with A and on 6 with B, and only 3 seeds with both count"
+    )
+    rows = between(view, ("air=a", "air=b"), ["rounds=5", "time=60"]).frame.set_index("quantity")
+    assert rows.loc["loss", "sentence"] == "loss within the limits is the same with A and B on every seed"
+
+
+@pytest.mark.parametrize("amount", [-5, 0, np.nan, np.inf])
+def test_a_limit_is_a_positive_number(amount):
+    """As of `best`, and each cost has one limit."""
+    view = study({"air": ["a", "b"]}, seeds=1)
+    with pytest.raises(FednetError, match="--within: a limit must be a number above 0, got time="):
+        between(view, ("air=a", "air=b"), {"time": amount})
+    with pytest.raises(FednetError, match="--within: time is limited twice, got 1 and 2; limit it once"):
+        between(view, ("air=a", "air=b"), ["time=1", "time=2"])
 
 
 def cyclic(air: str, groups: str) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fednet_emu.analysis.activity import spread
-from fednet_emu.analysis.comparison import ALL_PAIRS, MOST, compared_axes, differences
+from fednet_emu.analysis.comparison import ALL_PAIRS, EVERYWHERE, MOST, compared_axes, differences
 from fednet_emu.analysis.fronts import WANTED, ends_of, fronts, points_of
 from fednet_emu.analysis.quantities import counted, joined
 from fednet_emu.analysis.ranked import MOST_NAMED, RankedSettings
@@ -145,7 +145,7 @@ def telling(view: StudyRecords, settings: Sequence[Setting], compared: Sequence[
     """Return for each axis a sentence that compares the first and the last level, averaged over the other axes.
 
     Sentences compare the time to the target, or the accuracy if the study has no target. Axes that change the data set
-    are omitted, because scores on different data sets are not comparable.
+    are omitted, because scores on different data sets are not comparable, and so are averages over data sets.
     """
     asked = "time_to_target_s" if view.target else "accuracy"
     found = []
@@ -155,7 +155,8 @@ def telling(view: StudyRecords, settings: Sequence[Setting], compared: Sequence[
             continue
         ends = [level_text(levels[0]), level_text(levels[-1])]
         these = [its for its in compared if its["axis"] == axis and [its["a"], its["b"]] == ends]
-        found += [its["sentence"] for its in these if its["quantity"] == asked][-1:]
+        asked_for = [its for its in these if its["quantity"] == asked]
+        found += [its["sentence"] for its in asked_for[-1:] if len(asked_for) == 1 or its["where"] == EVERYWHERE]
     return [f"{text[0].upper()}{text[1:]}." for text in found]
 
 

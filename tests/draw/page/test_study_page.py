@@ -270,6 +270,8 @@ def test_what_is_told_first_keeps_data_sets_apart(story, document):
 
     assert "No seed reaches accuracy 0.55 with both tdma and ofdma in every place." in document["words"]
     assert not [text for text in apart if "with both tdma" in text or "with ofdma" in text]
+    by_size = view.runs.assign(data_set=np.where(view.runs["size"] == 1, "mnist", "digits"))
+    assert not [text for text in study_document(replace(view, runs=by_size))["words"] if "tdma or ofdma" in text]
     assert apart[1].startswith(
         "On mnist: Accuracy 0.55 was reached by tdma, size = 1 in 2 of 2 runs, after 12 s to 12.6 s"
     )
