@@ -144,7 +144,8 @@ class AppFailed(FednetError):  # noqa: N818  (names an outcome)
 
 def require_number(where: str, value: Any, low: float, high: float = math.inf, *, whole: bool = False) -> Any:
     """Return `value`; raise a `FednetError` unless it is a finite (or whole) number from `low` to `high`."""
-    if isinstance(value, int if whole else Real) and low <= value <= high and math.isfinite(value):
+    is_number = isinstance(value, int if whole else Real)
+    if is_number and low <= value <= high and math.isfinite(value):
         return value
     kind = "a whole number" if whole else "a number"
     span = f" from {low} to {high}" if high < math.inf else f" of at least {low}" if low > -math.inf else ""

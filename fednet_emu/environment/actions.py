@@ -138,7 +138,7 @@ class Actions(NamedTuple):
             yield f"act: several acts choose devices, got {', '.join(acts)}; give one of {', '.join(WHO)}"
         if "subset" in acts and subsets > MOST_SUBSETS:
             yield f"act: subset has too many choices, got {subsets}; {MOST_SUBSETS} are the most, take scores"
-        low_s, high_s = self.deadline_range_s if np.shape(self.deadline_range_s or 0) == (2,) else (0.0, 0.0)
+        span_s: Any = self.deadline_range_s
+        low_s, high_s = span_s if np.shape(span_s or 0) == (2,) else (0.0, 0.0)
         if "deadline" in acts and not 0.0 < low_s <= high_s < math.inf:
-            what = f"gives no bounds of the deadline, got {self.deadline_range_s}"
-            yield f"deadline_range_s: {what}; for example (1.0, 60.0)"
+            yield f"deadline_range_s: gives no bounds of the deadline, got {span_s}; for example (1.0, 60.0)"
