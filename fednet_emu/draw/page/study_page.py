@@ -92,10 +92,10 @@ def runs_table(view: StudyRecords) -> pd.DataFrame:
     """Return a table with one row for each finished or unfinished run of a study. Empty columns are omitted."""
     rows = pd.concat([view.runs, view.missing], ignore_index=True) if len(view.missing) else view.runs
     told = [name for name in ("reason",) if name in rows and (rows[name].fillna("") != "").any()]
-    table = rows.drop(columns="reason", errors="ignore").dropna(axis="columns", how="all")
-    table = table.assign(**{name: rows[name].fillna("") for name in told})
     first = [*view.axes, "seed", "status", *told]
-    return table[[*first, *table.columns.difference([*first, "run"], sort=False), "run"]]
+    others = rows.columns.difference([*first, "reason", "run"], sort=False)
+    others = [name for name in others if rows[name].notna().any()]
+    return rows[[*first, *others, "run"]].fillna(dict.fromkeys(told, ""))
 
 
 def means_columns(settings: Sequence[Setting], needed: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

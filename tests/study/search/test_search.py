@@ -18,6 +18,7 @@ from fednet_emu.analysis.searched import SearchRecords
 from fednet_emu.analysis.study import StudyRecords
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.errors import DataError, FednetError, ScenarioError
+from fednet_emu.results.study import Study
 from fednet_emu.study.file import StudyFile
 from fednet_emu.study.runners import run_here, run_locally
 from fednet_emu.study.runs import runs_of
@@ -319,6 +320,7 @@ def test_a_limit_that_nobody_keeps_is_a_sentence(study_file, tmp_path):
     assert "4 are too costly by the clock alone" in lines[0]
     assert lines[1].startswith("none of them gets there: raise a limit, ")
     assert view.trials["why_not"].str.contains("after a round, 10 bit allowed").all()
+    assert Study.opened(tmp_path / "out").report().is_file(), "a search without finished runs has a page"
 
 
 @pytest.mark.parametrize(
