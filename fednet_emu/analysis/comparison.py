@@ -120,7 +120,7 @@ class Difference:
     averaged: Sequence[str] = ()
     """The axes with several levels over which the difference is an average; empty unless it is `all together`."""
     parts: Mapping[str, Difference] = field(default_factory=dict)
-    """The differences in the single places, of which this is the average, by the levels of the axes `averaged`."""
+    """The averaged differences, one for each combination of levels, by the levels of the axes `averaged`."""
 
     @property
     def pairs(self) -> int:
@@ -163,7 +163,7 @@ class Difference:
 
     @property
     def is_certain(self) -> bool:
-        """True if the interval excludes zero and the difference is not that of selected runs or untrained models."""
+        """True if the interval excludes zero, A and B reach the target on equally many seeds, and only by training."""
         return self.paired.excludes_zero and not (self.is_partial or self.is_untrained)
 
 
@@ -204,13 +204,13 @@ def compare(first: StudyRecords, second: StudyRecords, limits: Collection[str] =
         return found
     averaged = [axis for axis in axes if pairs[axis].nunique() > 1]
     names = [", ".join(f"{axis} = {level_text(part[axis].iloc[0])}" for axis in averaged) for part in places.values()]
+    seeds = pairs.groupby("seed", sort=False)
+    untrained = seeds[[*UNTRAINED]].any()
     for its in known:  # for each side, one mean for each seed with values in all combinations
         parts = dict(zip(names, (each for each in found if each.quantity is its), strict=False))
-        seeds = pairs.groupby("seed", sort=False)
         values = seeds[[f"{its.column}_a", f"{its.column}_b"]]
-        whole = _difference(
-            EVERYWHERE, values.mean().where(values.count() == len(places)).join(seeds[[*UNTRAINED]].any()), its
-        )
+        means = values.mean().where(values.count() == len(places))
+        whole = _difference(EVERYWHERE, means.join(untrained), its)
         found.append(replace(whole, averaged=averaged, parts=parts))
     return found
 

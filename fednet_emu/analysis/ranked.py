@@ -204,7 +204,7 @@ class RankedSettings(TextResult):
         sentences = [*self._diverged(), *self._first(), *self._rest(), *self._not_ranked()]
         sentences += [*self._more_seeds(), *self._counted()]
         if self.left_out:
-            sentences.append(f"Left out, because no run has finished: {_named(self.left_out)}.")
+            sentences.append(left_out_text(self.left_out))
         if self.more_seeds:
             count = "does" if self.more_seeds == 1 else "do"
             sentences.append(
@@ -404,6 +404,11 @@ def _least(its: Ranked) -> str:
 
 def _about(more: int) -> str:
     return f"{more} more seed{'s' if more > 1 else ''}"
+
+
+def left_out_text(labels: Sequence[str]) -> str:
+    """Return a sentence that names settings without finished runs."""
+    return f"Left out, because no run has finished: {_named(labels)}."
 
 
 def _named(labels: Sequence[str]) -> str:

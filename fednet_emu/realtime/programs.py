@@ -197,7 +197,7 @@ def _given_environment() -> dict[bytes, bytes]:
 
 
 def programs_user() -> tuple[int, int]:
-    """Return the user ID and group ID for the programs: those of the caller of `sudo`, or else of this process."""
+    """Return user ID and group ID for the programs: the IDs of the caller of `sudo`, or else of this process."""
     if os.geteuid() == 0 and "SUDO_UID" in os.environ:
         return int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID", os.environ["SUDO_UID"]))
     return os.getuid(), os.getgid()

@@ -14,8 +14,8 @@ import pandas as pd
 from fednet_emu.analysis.activity import spread
 from fednet_emu.analysis.comparison import ALL_PAIRS, EVERYWHERE, MOST, compared_axes, differences
 from fednet_emu.analysis.fronts import WANTED, ends_of, fronts, points_of
-from fednet_emu.analysis.quantities import counted, joined
-from fednet_emu.analysis.ranked import MOST_NAMED, RankedSettings
+from fednet_emu.analysis.quantities import counted
+from fednet_emu.analysis.ranked import RankedSettings, left_out_text
 from fednet_emu.analysis.ranking import rank
 from fednet_emu.analysis.scales import COSTS, RECORDED, TRADED
 from fednet_emu.analysis.searched import SearchRecords
@@ -126,8 +126,7 @@ def words(view: StudyRecords, settings: Sequence[Setting], ranked: Sequence[dict
     told = [f"{size}: {counted(len(view.runs), 'run')} finished{lost}."]
     unknown = [setting.label for setting in settings if not len(setting.runs)]
     if unknown and len(view.runs):
-        names = f"{len(unknown)} settings" if len(unknown) > MOST_NAMED else joined(unknown)
-        told.append(f"Left out, because no run has finished: {names}.")
+        told.append(left_out_text(unknown))
     if view.diverged and not view.target:
         told.append(f"{counted(len(view.diverged), 'run')} diverged.")
     if not view.target:

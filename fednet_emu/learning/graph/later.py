@@ -2,7 +2,7 @@
 
 They run only if the run reads a value that is missing in the cache. They are nodes of a separate graph, so that the
 main graph holds the same values, for the same time, as in a run that computes everything. If a training job is needed,
-its whole wavefront (the jobs that run together) is trained, so that results are bit-identical to those of such a run.
+its whole wavefront (the jobs that run together) is trained, so that results are bit-identical.
 """
 
 from __future__ import annotations
