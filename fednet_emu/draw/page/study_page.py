@@ -94,8 +94,8 @@ def runs_table(view: StudyRecords) -> pd.DataFrame:
     told = [name for name in ("reason",) if name in rows and (rows[name].fillna("") != "").any()]
     first = [*view.axes, "seed", "status", *told]
     others = rows.columns.difference([*first, "reason", "run"], sort=False)
-    others = [name for name in others if rows[name].notna().any()]
-    return rows[[*first, *others, "run"]].fillna(dict.fromkeys(told, ""))
+    measured = [name for name in others if rows[name].notna().any()]
+    return rows[[*first, *measured, "run"]].fillna(dict.fromkeys(told, ""))
 
 
 def means_columns(settings: Sequence[Setting], needed: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
