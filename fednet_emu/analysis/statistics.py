@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -239,3 +239,10 @@ def band_of(rows: pd.DataFrame, metric: str, cost: Cost, points: int, until: flo
     (least, most), limits = RANGES.get(metric, (0.0, 1.0)), np.stack([found.low, found.high])
     low, high = np.clip(limits, least, most)
     return found._replace(low=low, high=high, cut=bool(((limits < least) | (limits > most)).any()))
+
+
+def marks(rows: pd.DataFrame, ended: Collection[str], cost: Cost, its: Band) -> tuple[Array, Array]:
+    """Return the costs of the last evaluations of the runs `ended`, and the means of the band at these costs."""
+    own = rows[rows["run"].isin(ended)]
+    spent = cost.of(own).groupby(own["run"]).max().to_numpy(np.float64)
+    return spent, np.interp(spent, its.spent, its.mean)

@@ -172,6 +172,17 @@ def test_curves_are_means_of_the_evaluations(shown, study):
     assert line["y"] == pytest.approx(expected)
 
 
+def test_runs_that_diverged_have_a_cross(shown, study):
+    """Each cross is at the end of such a run, and names its setting."""
+    choose(shown, "curves", "against", "rounds")
+    found = {each["name"]: each["x"] for each in traces(shown, "curves", "diverged")}
+    lost = study.runs[study.runs["status"] == "diverged"]
+
+    assert set(found) == {"tdma, wild", "ofdma, wild"} == set(lost["access"] + ", " + lost["rate"])
+    for (access, rate), own in lost.groupby(["access", "rate"]):
+        assert sorted(found[f"{access}, {rate}"]) == sorted(own["rounds"])
+
+
 def test_metric_cost_levels_and_bands_can_be_chosen(shown, study):
     """Loss against bits with one access only, and without bands."""
     before = shown.js(f"return {TRACES.format('curves')}.length")

@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from fednet_emu.analysis.scales import RANGES, RECORDED, Cost
+from fednet_emu.analysis.scales import RANGES, RECORDED
 from fednet_emu.analysis.settings import Names
-from fednet_emu.analysis.statistics import Band, band_of
+from fednet_emu.analysis.statistics import Band, band_of, marks
 from fednet_emu.analysis.study import Levels, StudyRecords, combinations, rows_of
 from fednet_emu.arrays import Array
 from fednet_emu.draw.style import (
@@ -103,8 +103,8 @@ def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) 
     keeps its last value until the next evaluation. After the end of the run it keeps the final value. All lines
     continue to the end of the longest run, unless all runs of the line diverged. A line becomes thin where the first of
     its runs ends, and the number of remaining runs is written beside the line. A cross marks a run that diverged. The
-    vertical axis shows possible values only, and its range ignores the
-    first sixth of each line. The legend states whether bands are clipped. A note marks panels whose lines coincide.
+    vertical axis shows possible values only, and its range ignores the first sixth of each line. The legend states
+    whether bands are clipped. A note marks panels whose lines coincide.
 
     Args:
         metric: a key of `METRICS`.
@@ -128,12 +128,13 @@ def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) 
         for place, axes in enumerate(places):
             if place < len(panels):
                 own = [
-                    Drawn(axes, index, panels[place], line, found._replace(spent=found.spent / unit.size), ends)
+                    Drawn(axes, index, panels[place], line, scaled, (ends / unit.size, means))
                     for index, line in enumerate(layout.lines)
                     for rows in [rows_of(known, {**panels[place], **line})]
-                    for ends in [_ends(rows[rows["run"].isin(lost)], cost) / unit.size]
                     for until in [None if lost.issuperset(rows["run"]) else longest]
                     if (found := band_of(rows, metric, cost, POINTS, until)) is not None
+                    for scaled in [found._replace(spent=found.spent / unit.size)]
+                    for ends, means in [marks(rows, lost, cost, found)]
                 ]
                 _draw(axes, own, layout.names.text(panels[place]), len(layout.lines))
                 drawn += own
@@ -151,10 +152,6 @@ def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) 
     return figure
 
 
-def _ends(rows: pd.DataFrame, cost: Cost) -> Array:
-    return cost.of(rows).groupby(rows["run"]).max().to_numpy(np.float64)
-
-
 def _add_legend(figure: Figure, layout: Layout, drawn: Sequence[Drawn], target: float | None) -> None:
     handles: list[Artist] = []
     heading, bands = "", [its.band for its in drawn]
@@ -168,7 +165,7 @@ def _add_legend(figure: Figure, layout: Layout, drawn: Sequence[Drawn], target: 
         handles.append(Line2D([], [], label=f"target {target:g}", **TARGET_LINE))
     if any((its.runs < its.runs[0]).any() for its in bands):
         handles.append(Line2D([], [], color="0.3", label="after a run's end", **CARRIED))
-    if any(len(its.diverged) for its in drawn):
+    if any(len(its.diverged[0]) for its in drawn):
         handles.append(Line2D([], [], color="0.3", label="run diverged", **DIVERGED))
     if any(_falls(its) for its in bands):
         digit: dict[str, Any] = {"linestyle": "", "marker": "$3$", "markersize": 4, "markeredgewidth": 0.0}
@@ -186,8 +183,8 @@ class Drawn(NamedTuple):
     panel: Levels
     line: Levels
     band: Band
-    diverged: Array
-    """Cost of the last evaluation of each run that diverged."""
+    diverged: tuple[Array, Array]
+    """Costs of the last evaluations of the runs that diverged, and the heights of the line at these costs."""
 
     def numbers(self, cost: str, metric: str) -> pd.DataFrame:
         """Return the line as a table, one row per point."""
@@ -208,9 +205,8 @@ def _draw(axes: Axes, drawn: Sequence[Drawn], panel: str, lines: int) -> None:
             axes.plot(its.spent[after], its.mean[after], **style | CARRIED)
             falls = np.flatnonzero(np.diff(its.runs) < 0)
             axes.plot(its.spent[falls], its.mean[falls], color=style["color"], **FALL)
-        if len(each.diverged):
-            places = np.interp(each.diverged, its.spent, its.mean)
-            axes.plot(each.diverged, places, color=style["color"], **DIVERGED)
+        if len(each.diverged[0]):
+            axes.plot(*each.diverged, color=style["color"], **DIVERGED)
         ink = BAND_INK / max(4, lines)
         axes.fill_between(its.spent, its.low, its.high, color=style["color"], alpha=ink, linewidth=0)
     if panel:

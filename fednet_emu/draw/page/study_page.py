@@ -20,7 +20,7 @@ from fednet_emu.analysis.ranking import rank
 from fednet_emu.analysis.scales import COSTS, RECORDED, TRADED
 from fednet_emu.analysis.searched import SearchRecords
 from fednet_emu.analysis.settings import Setting, costs_to_target, settings_of
-from fednet_emu.analysis.statistics import band_of, cost_interval, mean_interval
+from fednet_emu.analysis.statistics import band_of, cost_interval, marks, mean_interval
 from fednet_emu.analysis.study import StudyRecords, level_text, rows_of, target_text
 from fednet_emu.draw.page.document import TITLES, columns_of, write_page
 from fednet_emu.errors import FednetError
@@ -192,7 +192,9 @@ def curves(study: StudyRecords, settings: Sequence[Setting]) -> Iterator[dict[st
             found = band_of(rows, metric, cost, points)
             if found is not None:
                 seeds = int(rows["seed"][np.isfinite(rows[metric])].nunique())
-                yield {"setting": place, "metric": metric, "cost": name, "seeds": seeds, **found._asdict()}
+                ends, means = marks(rows[np.isfinite(rows[metric])], study.diverged, cost, found)
+                own = {"seeds": seeds, "diverged": {"spent": ends, "mean": means}}
+                yield {"setting": place, "metric": metric, "cost": name, **own, **found._asdict()}
 
 
 def rankings(study: StudyRecords) -> Iterator[dict[str, Any]]:

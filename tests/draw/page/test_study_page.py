@@ -111,6 +111,18 @@ def test_curves_are_means_of_steps(document):
     assert (line["mean"][-1], line["runs"][-1]) == (1.0, 1)
 
 
+def test_a_cross_marks_a_run_that_diverged(story):
+    """It is at the last evaluation of that run, on the line of its setting; other runs have none."""
+    own = (story.runs["access"] == "ofdma") & (story.runs["size"] == 1) & (story.runs["seed"] == 2)
+    ends = np.where(own, "diverged", story.runs["status"])
+    lines = study_document(replace(story, runs=story.runs.assign(status=ends)))["curves"]
+    (line,) = [each for each in lines if (each["setting"], each["metric"], each["cost"]) == (2, "accuracy", "time")]
+
+    assert line["diverged"]["spent"] == pytest.approx([12.0])
+    assert line["diverged"]["mean"] == pytest.approx([1.0])
+    assert not any(len(each["diverged"]["spent"]) for each in lines if each["setting"] != 2)
+
+
 def test_every_metric_is_there_against_every_cost(document):
     """Two metrics were measured, and there are four costs and four settings."""
     found = {(each["setting"], each["metric"], each["cost"]) for each in document["curves"]}

@@ -33,7 +33,7 @@ function dashOf(study, setting) {
 
 function studyCurves(study) {
   const place = fednet.section("curves", "Learning curves",
-    "The mean over seeds and its 95 % band. Each run keeps its last score until the next evaluation, also when it has ended; from the end of the first run on the line is dotted.");
+    "The mean over seeds and its 95 % band. Each run keeps its last score until the next evaluation, also when it has ended; from the end of the first run on the line is dotted. A cross marks the last evaluation of a run that diverged.");
   const state = { metric: Object.keys(study.metrics)[0], cost: "time", bands: true, levels: {} };
   const shown = () => study.curves.filter((curve) => curve.metric === state.metric && curve.cost === state.cost &&
     fitsLevels(study.settings[curve.setting], state.levels));
@@ -50,6 +50,11 @@ function studyCurves(study) {
     const common = { mode: "lines", legendgroup: label, name: names[curve.setting], hovertemplate: "%{text}<extra></extra>" };
     const made = [{ ...common, ...part(0, end), line, meta: "mean" }];
     if (end < x.length) made.push({ ...common, ...part(Math.max(0, end - 1)), line: { ...line, dash: "dot", width: 1.2 }, showlegend: false, meta: "rest" });
+    if (curve.diverged.spent.length) made.push({
+      ...common, mode: "markers", x: Array.from(curve.diverged.spent, (value) => value / unit.size), y: Array.from(curve.diverged.mean),
+      text: Array.from(curve.diverged.spent, (value) => `${label}<br>a run diverged after ${lines.show[curve.cost](value)}`),
+      marker: { symbol: "x-thin", size: 8, line: { color: line.color, width: 2 } }, showlegend: false, meta: "diverged",
+    });
     const known = x.map((_, i) => i).filter((i) => Number.isFinite(low[i]));
     if (state.bands && known.length) {
       const back = [...known].reverse();
