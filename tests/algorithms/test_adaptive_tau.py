@@ -15,6 +15,7 @@ from fednet_emu.testing import run_small, small_scenario
 
 DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[3] / "shared" / "data"))
 needs_mnist = pytest.mark.skipif(not (DATA / "mnist").is_dir(), reason="MNIST is not in the data folder")
+SLOW = pytest.mark.slow
 SHAPE = np.array([0.2, 0.5, 1.0, 2.0])
 """Curvatures of the quadratics."""
 CENTRES = {
@@ -95,8 +96,8 @@ def test_near_optimality_is_no_theorem() -> None:
     ("case", "step_s", "aggregation_s", "rounds", "loss", "fixed"),
     [
         (1, 0.020613052, 0.137093837, 17, 0.19059089452981062, {1: 0.22229327496908582, 100: 0.19028919282537565}),
-        (3, 0.095353094, 0.157255906, 6, 0.21067280681012537, {10: 0.213237854907038}),
-        (4, 0.022075891, 0.108598094, 77, 0.2081549450654116, {100: 0.2785122673342924}),
+        pytest.param(3, 0.095353094, 0.157255906, 6, 0.21067280681012537, {10: 0.213237854907038}, marks=SLOW),
+        pytest.param(4, 0.022075891, 0.108598094, 77, 0.2081549450654116, {100: 0.2785122673342924}, marks=SLOW),
     ],
 )
 def test_gradient_descent_on_mnist_has_the_known_answers(

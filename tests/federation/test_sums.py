@@ -43,7 +43,7 @@ SPARSE = [  # n, corrupt, dropout, k, t
     (1000, 0.2, 0.05, 58, 39),
     (10000, 0.05, 0.05, 38, 21),
     (10000, 0.2, 0.05, 68, 46),
-    (100000, 0.3333, 0.05, 112, 82),
+    pytest.param(100000, 0.3333, 0.05, 112, 82, marks=pytest.mark.slow),
 ]
 FEDAVG = "algorithm={kind: fedavg, cohort: 4, lr: 0.1, local_steps: 1, batch_size: null, weighting: uniform}"
 SECURE = "network.uplink.secure_aggregation={kind: bonawitz}"

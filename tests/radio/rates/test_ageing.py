@@ -54,7 +54,8 @@ def played_bps_hz(mean_db, doppler_hz, period, delay, k=0.0, seconds=150, up_db=
 
 
 @pytest.mark.parametrize(
-    ("speed_km_h", "report_slots", "k"), [(3, 40, 0.0), (3, 160, 0.0), (30, 40, 0.0), (3, 40, 4.0)]
+    ("speed_km_h", "report_slots", "k"),
+    [(30, 40, 0.0), (3, 40, 4.0), *(pytest.param(3, slots, 0.0, marks=pytest.mark.slow) for slots in (40, 160))],
 )
 def test_it_is_the_rate_of_a_loop_at_15_db(speed_km_h, report_slots, k):
     """Reports every 20 or 80 ms, 4 ms old at first, at 3 and 30 km/h: 150 s of a slow loop within 5 %."""
