@@ -121,6 +121,11 @@ class Algorithm(Component):
         """
         return False
 
+    @property
+    def has_server(self) -> bool:
+        """Whether devices exchange messages with a server. Algorithms with `consensus` in `uses` have no server."""
+        return "consensus" not in self.uses
+
     def participants(self, count: int) -> int:
         """Return the maximum number of participants of a round: the cohort size, or `count` if there is no cohort."""
         cohort = getattr(self, "cohort", None)

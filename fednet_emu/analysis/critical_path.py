@@ -118,7 +118,7 @@ class Activity:
         """
         left_ns = min(until, self.ended_ns - self.reception_delay_ns)
         yield TAIL, max(since, left_ns), until, 0.0
-        begun_ns = min(since + self.gap_ns, left_ns)
+        begun_ns = min(max(since, self.started_ns + self.gap_ns), left_ns)
         computes, others_ns = self.what == COMPUTE, self.others_ns if self.ready_ns >= self.started_ns else 0
         done_ns = max(begun_ns, left_ns - others_ns)
         yield OTHERS, done_ns, left_ns, 0.0
@@ -374,6 +374,9 @@ class Remedy:
     rounds: int | None = None
     """Number of rounds until as many updates have arrived as in the original run. None if the number of rounds is the
     same."""
+    before_s: float | None = None
+    """Simulated time in seconds until the last update of the original run arrived. None if it arrived in the last
+    round."""
     problem: str = ""
     """The reason why `simulated_s` is unknown, or the kind of activity whose time increases due to the remedy. If no
     update arrived in the original run, the number of updates that arrive with the remedy."""
@@ -385,6 +388,7 @@ class Remedy:
         """
         if self.simulated_s is None:
             return self.problem
+        took_s = took_s if self.before_s is None else self.before_s
         saved_s = took_s - self.simulated_s
         if abs(saved_s) <= SAME * took_s:
             return "nothing"

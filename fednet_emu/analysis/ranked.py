@@ -364,6 +364,7 @@ class RankedSettings(TextResult):
                 "other users were unfinished at the end: two runs are compared up to this bound. Run longer."
             )
         ended = sum(its.limited_by.get(ENDED, 0) for its in ranked)
+        unknown = sum(its.limited_by.get(UNKNOWN, 0) for its in ranked)
         failed = sum(len(its.costs) - its.share for its in ranked) - ended
         if failed:
             within = " within the limits" if self.limits else ""
@@ -371,6 +372,8 @@ class RankedSettings(TextResult):
             own = "the limit" if self.minimised in self.limits else f"twice {spent}{within}"
             count = "counts" if failed == 1 else "count"
             yield f"{counted(failed, 'run')} did not reach it and {count} as {self.cost.show(self.most)}, {own}."
+        if unknown:
+            yield f"In {unknown} of these runs, a limited cost is unknown: they may have reached it within the limits."
         if ended and self.first_ended is not None and len(ranked) > 1:
             label, seed, cost = self.first_ended
             text = (

@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from fednet_emu.analysis.confidence_set import confidence_set
 from fednet_emu.analysis.quantities import TextResult, counted
+from fednet_emu.analysis.ranked import DIVERGED
 from fednet_emu.analysis.scales import COSTS, limits_text
 from fednet_emu.analysis.statistics import cost_interval, fewest_seeds, mean_interval
 from fednet_emu.analysis.study import target_text
@@ -53,6 +54,8 @@ class SearchRecords(TextResult):
     """The fraction of the variance of the first cost that each parameter explains, by parameter, largest first."""
     parameters: Sequence[str]
     """Names of the varied parameters."""
+    complete: bool = True
+    """False if the search was interrupted."""
 
     @property
     def columns(self) -> Sequence[str]:
@@ -82,9 +85,11 @@ class SearchRecords(TextResult):
                 {int(number): np.array(runs, np.float64) for number, runs in found["runs"].items()},
                 found["importance"],
                 found["parameters"],
+                found.get("complete", True),
             )
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise DataError(str(folder / SEARCH), f"unreadable, got '{error}'", "run the search again") from error
+            files = f"{folder / SEARCH}, {TRIALS}"
+            raise DataError(files, f"unreadable, got '{error}'", "run the search again") from error
 
     @classmethod
     def found(cls, folder: Path) -> Self | None:
@@ -101,8 +106,12 @@ class SearchRecords(TextResult):
 
     def _lines(self) -> Iterator[str]:
         yield self._tried()
+        if not self.complete:
+            yield "interrupted before its end: the same command continues it"
+            return
         if not self.finalists:
-            best = self.trials["score"].max() if "accuracy" in self.target else math.nan
+            sound = self.trials[~self.trials["why_not"].str.contains(DIVERGED)]
+            best = sound["score"].max() if "accuracy" in self.target else math.nan
             seen = f"; the highest accuracy was {best:.3g}" if math.isfinite(best) else ""
             easier = ["raise a limit"] if self.limits else []
             easier += [f"{'raise' if 'loss' in self.target else 'lower'} the target"] if self.target else []
@@ -118,10 +127,12 @@ class SearchRecords(TextResult):
         whole = int((runs & (trials["reached"] == trials["runs"])).sum())
         why = trials["why_not"]
         costly, invalid = int(why.str.startswith("too costly").sum()), int(why.str.startswith("invalid").sum())
-        others = len(trials) - whole - costly - invalid
+        bad = {cause: int((runs & why.str.contains(cause)).sum()) for cause in (DIVERGED, "failed")}
+        others = int(runs.sum()) - whole - int((runs & why.str.contains(f"{DIVERGED}|failed")).sum())
         aim = f"reach {target_text(self.target)}" if self.target else "end"
         parts = [f"{whole} {aim}{limits_text(self.limits)}"]
         parts += [f"{others} do not, or are ended as too late"] if others else []
+        parts += [f"{number} {cause}" for cause, number in bad.items() if number]
         parts += [f"{costly} are too costly by the clock alone"] if costly else []
         parts += [f"{invalid} are no valid scenarios"] if invalid else []
         return f"{self.name}: {counted(len(trials), 'setting')} tried: {'; '.join(parts)}"

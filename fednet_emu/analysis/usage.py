@@ -163,8 +163,12 @@ def words(usage: Usage) -> list[str]:
 
 def _length(usage: Usage) -> str:
     summary = usage.run.summary
-    who = f"{counted(int(summary['rounds']), 'round')} with " if summary["rounds"] else ""
-    first = f"{who}{counted(usage.devices, 'device')} took {format_seconds(usage.simulated_s)} of simulated time"
+    who, whole = counted(usage.devices, "device"), format_seconds(usage.simulated_s)
+    if summary["rounds"]:
+        who = f"{counted(int(summary['rounds']), 'round')} with {who}"
+        ended = format_seconds(float(usage.rounds["ended_s"].iloc[-1]))
+        whole = whole if ended == whole else f"{ended} of {whole}"
+    first = f"{who} took {whole} of simulated time"
     accuracy, loss = summary.get("accuracy"), summary.get("loss")
     if summary.get("diverged"):
         return f"The run diverged: {summary['diverged']}. {first}."
@@ -194,7 +198,9 @@ def _costs(usage: Usage) -> str:
     cause = max(energies, key=lambda name: energies[name])
     if energies[cause] > 0:
         own_j = sum(energies.values())
-        text += f"; devices spent {format_energy(own_j)}, {energies[cause] / own_j:.0%} of it on {_cause(cause)}"
+        most_of_it = f"{energies[cause] / own_j:.0%} of it on {_cause(cause)}"
+        unknown = ", without computing, whose power is unknown" if summary.get("compute_j", 0.0) is None else ""
+        text += f"; devices spent {format_energy(own_j)}{unknown}, {most_of_it}"
     return f"{text}."
 
 
@@ -207,10 +213,14 @@ def _cause(cause: str) -> str:
 def turn_s(usage: Usage) -> Array:
     """Return the mean time per update in s [devices] for which each device is busy or waits; NaN if it has no updates.
 
-    Each computation of a device counts as an update. For a device that never computes, each uplink counts instead.
+    Each finished computation of a device counts as an update. For a device that never computes, each uplink counts
+    instead. The time of unfinished computations does not count.
     """
-    busy_s = usage.simulated_s - usage.split["idle"]
-    made = usage.computes
+    done = usage.computes["stopped"].astype(str) == ""
+    made, cut = usage.computes[done], usage.computes[~done]
+    busy_s = (
+        usage.simulated_s - usage.split["idle"] - usage.per_device(cut["device"], cut["ended_s"] - cut["started_s"])
+    )
     turns = usage.per_device(made["device"])
     sent = usage.transfers
     ups = usage.per_device(sent["sender"][sent["direction"] == "uplink"])
@@ -221,7 +231,7 @@ def turn_s(usage: Usage) -> Array:
 def _slowest(usage: Usage) -> str:
     turns_s = turn_s(usage)
     if not np.isfinite(turns_s).any():
-        return "No device computed or sent anything."
+        return "No device finished a computation or sent anything to the server."
     slowest = int(np.nanargmax(turns_s))
     known = turns_s[np.isfinite(turns_s)]
     if len(known) == 1:

@@ -164,7 +164,7 @@ def _run(scenario: ScenarioLike, name: str | None, changes: list[str], options: 
     `changes` are overrides `KEY=VALUE` of settings.
     """
     out, data_dir, timing_only, quiet, profile, force, plots, track = options
-    folder = out
+    folder, saves = out, True
 
     def interrupted() -> str:
         from fednet_emu.records.folder import RunFolder
@@ -172,7 +172,8 @@ def _run(scenario: ScenarioLike, name: str | None, changes: list[str], options: 
         latest = RunFolder.latest(folder) if folder is not None else None
         if latest is None or RunFolder.status(latest) != "interrupted":
             return "interrupted before it began"
-        return f"interrupted; the records so far are in {latest}, the same command continues from there"
+        again = "continues from there" if saves else "starts again, because no training results were saved"
+        return f"interrupted; the records so far are in {latest}, the same command {again}"
 
     with outcome(interrupted):
         from fednet_emu.analysis.summary import profile_rows, summary_rows
@@ -186,6 +187,7 @@ def _run(scenario: ScenarioLike, name: str | None, changes: list[str], options: 
         from fednet_emu.tracking.tracker import trackers_of
 
         known, outlook = scenario_of(scenario, changes, data_dir=data_dir)
+        saves = not timing_only and outlook.scenario.training.checkpoint_s is not None
         warn(outlook)
         if timing_only and outlook.scenario.events_depend_on_learning:
             ERRORS.print(APPROXIMATE)

@@ -189,7 +189,7 @@ def cache(
         entries = list(entries_in(where))
         programs, size_mb = len({entry.path.parent for entry in entries}), sum(entry.byte for entry in entries) / 1e6
         OUTPUT.out(f"{where}: {counted(programs, 'group')} of learning programs, {len(entries)} files")
-        OUTPUT.out(f"{size_mb:.1f} MB of at most {limit_of(where) / 1e6:,.0f} MB")
+        OUTPUT.out(f"{size_mb:,.1f} MB of at most {limit_of(where) / 1e6:,.10g} MB")
 
 
 def _bytes(text: str) -> int:

@@ -255,7 +255,7 @@ def _swept(
 
     programs = len({run.program for run in runs} - {""})
     if programs < len(runs) and all(run.program for run in runs) and not quiet:
-        ERRORS.print(f"{counted(len(runs), 'run')}, at least {counted(programs, 'learning program')}")
+        ERRORS.print(f"{counted(len(runs), 'run')}, {counted(programs, 'learning program')} by their settings")
     study = swept(runs, folder, runner, data_dir=data_dir, track=track or (), progress=not quiet)
     if not quiet:
         OUTPUT.out(f"{len(study.runs)} of {counted(len(runs), 'run')} done; tables in {folder}")

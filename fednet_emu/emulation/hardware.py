@@ -141,6 +141,7 @@ def _ideal_amplifiers(scenario: Scenario) -> Iterator[str]:
         "device": any(its.efficiency == 1.0 for its in powers.transmitters(channel.device)),
         "base_station": channel.base_station.transmitter().efficiency == 1.0,
     }
+    ideal["base_station"] &= scenario.algorithm.has_server
     for (key, is_ideal), way in zip(ideal.items(), (network.uplink, network.downlink), strict=True):
         if is_ideal and not way.access.wired and getattr(channel, key).amplifier_efficiency is None:
             yield (

@@ -91,7 +91,7 @@ def poor_links(outlook: Outlook) -> Iterator[Problem]:
     model_bit = FLOAT_BIT * cost.parameters if cost.parameters else None
     sizes_bit = cost.upload_bit or model_bit, model_bit
     for way, links, size_bit in zip((network.uplink, network.downlink), outlook.links, sizes_bit, strict=True):
-        if way.trace is None and not way.access.only_sums:
+        if scenario.algorithm.has_server and way.trace is None and not way.access.only_sums:
             yield from _poor_links(scenario, way, links, size_bit)
 
 
@@ -157,7 +157,9 @@ def crowded(outlook: Outlook) -> Iterator[Problem]:
             where = f"{own} {its.least}{load:.3g}{room}" if slices.given else f" {its.least}{load:.3g}"
             where = f" of cell {cell}{where}" if len(its.loads) > 1 else where
             what = f"{its.name} offer {its.offered_bps / 1e6:.3g} Mbit/s, which makes the load{where}"
-            yield path, f"{what}: queues grow as long as the run lasts; lower it"
+            # in a part of the band, a sender has a higher SNR
+            grow = "grow" if access.capacity == 1 else "may grow"
+            yield path, f"{what}: queues {grow} as long as the run lasts; lower it"
     for direction in sorted({its.direction for its in outlook.scenario.traffic} if network.slices else ()):
         if getattr(network, direction).access.capacity == 1:
             what = "nothing interrupts a turn, so that a file of the first slice waits for a whole upload"

@@ -108,7 +108,7 @@ class Cost:
         if self.shipped_bit:
             size += f", which each device is sent once in {self.shipped_bit:,} bits,"
         if self.upload_bit is not None and self.upload_bit < 8 * self.model_byte:
-            size += f" sent up in {self.upload_bit:,} bits"
+            size += f", compressed to {self.upload_bit:,} bits for uploads"
         if self.events_each is None:
             events = "an unknown number of events"
         elif self.events is None:
@@ -347,6 +347,8 @@ def unreachable(outlook: Outlook) -> Iterator[Problem]:
     """
     network = outlook.scenario.network
     for way, links in zip((network.uplink, network.downlink), outlook.links, strict=True):
+        if not outlook.scenario.algorithm.has_server:
+            return
         needed = Needed.by(outlook.scenario, way)
         if (links.mean_snr < needed.mean_snr(links.in_sight)).all():
             best_db, needed_db = linear_to_db(float(np.max(links.mean_snr))), linear_to_db(needed.sinr)

@@ -15,7 +15,7 @@ from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.models.evaluate import Metrics
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.records.rows import EvaluationRow
-from fednet_emu.records.summaries import divergence
+from fednet_emu.records.summaries import LOWER, divergence
 
 Models = Deferred | Sequence[Deferred]
 """One global model, or one model per device in the order of the devices."""
@@ -147,7 +147,7 @@ class Observer:
         )
         if self._judged and not math.isfinite(pooled.loss):
             self.not_finite = self.not_finite or (
-                f"the loss is not finite after round {self._latest_round}, got {pooled.loss:g}; lower the learning rate"
+                f"the loss is not finite after round {self._latest_round}, got {pooled.loss:g}; {LOWER}"
             )
         ledger.add_evaluation(row, (pooled.metrics.get(name, np.nan) for name in ledger.metrics))
 

@@ -134,7 +134,9 @@ class Network:
             return None
         settings, count = self.settings, len(self._everybody)
         near = placement or Disc(radius_m=100.0, inner_radius_m=10.0)
-        self._ledger.add_traffic({its.name: to_ns(its.warm_up_s) for its in traffic}, self._slices.names)
+        self._ledger.add_traffic(
+            {its.name: (to_ns(its.warm_up_s), its.direction) for its in traffic}, self._slices.names
+        )
         wire_bit, names = settings.overhead.wire_bit, self._slices.names
         return users_of(traffic, near, count, self._streams, wire_bit, self._data_dir, names)
 

@@ -107,7 +107,7 @@ class Ledger:
         self.is_shared = False  # whether other users share bands: transfers then have the columns of `SharedColumns`
         # bits of all files of other users, and the integral over time of the number of files
         self.traffic_bit, self.traffic_ns = 0, 0
-        self.traffic_classes: dict[str, int] = {}
+        self.traffic_classes: dict[str, tuple[int, str]] = {}
         self.series: dict[str, list[dict[str, Any]]] = {}
         self.described: dict[str, Callable[[], pd.DataFrame]] = {}  # functions that make the tables of `DESCRIBED`
         self.invited: Counter[int] = Counter()  # number of rounds in which each device was invited
@@ -143,11 +143,11 @@ class Ledger:
         self.has_phases = True
         self._make_transfers()
 
-    def add_traffic(self, classes: Mapping[str, int], slices: Sequence[str]) -> None:
+    def add_traffic(self, classes: Mapping[str, tuple[int, str]], slices: Sequence[str]) -> None:
         """Add the columns for shared bands to the table of transfers, and prepare the table of other users' files.
 
         `classes` maps the name of each class of other users to the time in ns from which delays are included in
-        statistics. `slices` are the names of the network slices.
+        statistics, and to the direction of its files. `slices` are the names of the network slices.
         """
         self.is_shared, self.traffic_classes = True, dict(classes)
         self._make_transfers()

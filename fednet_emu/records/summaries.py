@@ -63,6 +63,10 @@ FAR_ABOVE = 10.0
 """Ratio to the initial loss above which a loss counts as diverged. Random guesses result in lower losses."""
 
 
+LOWER = "lower the learning rate, or the noise"
+"""Advice for a run that diverges; only some algorithms add noise."""
+
+
 def divergence(ledger: Ledger) -> str:
     """Return a sentence if the last loss is not finite, or above ten times a positive first loss; otherwise empty."""
     losses = ledger.evaluations.column("loss").astype(np.float64)
@@ -70,11 +74,9 @@ def divergence(ledger: Ledger) -> str:
         return ""
     first, last = float(losses[0]), float(losses[-1])
     if not math.isfinite(last):
-        return f"the loss is not finite any more, got {last:g}; lower the learning rate"
+        return f"the loss is not finite any more, got {last:g}; {LOWER}"
     if first > 0 and last > FAR_ABOVE * first:
-        return (
-            f"the loss is far above that of the first model, got {last:.4g} after {first:.4g}; lower the learning rate"
-        )
+        return f"the loss is far above that of the first model, got {last:.4g} after {first:.4g}; {LOWER}"
     return ""
 
 
@@ -187,17 +189,17 @@ def other_users(ledger: Ledger, ended_ns: int) -> dict[str, dict[str, Any]]:
     if not ledger.is_shared:
         return {}
     column, found = ledger.traffic.column, {}
-    end, names = CODE["end"], ("size_bit", "requested_ns", "ended_ns", "loss_reason", "direction")
-    for number, (name, warm_up_ns) in enumerate(ledger.traffic_classes.items()):
+    end, names = CODE["end"], ("size_bit", "requested_ns", "ended_ns", "loss_reason")
+    for number, (name, (warm_up_ns, direction)) in enumerate(ledger.traffic_classes.items()):
         own = column("traffic_class") == number
-        bits, since_ns, until_ns, fate, kinds = (column(each)[own] for each in names)
+        bits, since_ns, until_ns, fate = (column(each)[own] for each in names)
         counted = (since_ns >= warm_up_ns) & ((fate == 0) | (fate == end))
-        delay_s, kind = (until_ns - since_ns) / 1e9, int(kinds[0]) if len(kinds) else 0
-        starts_ns, ends_ns = busy_spans(ledger, kind)
+        delay_s = (until_ns - since_ns) / 1e9
+        starts_ns, ends_ns = busy_spans(ledger, KINDS.index(direction))
         place = np.searchsorted(starts_ns, since_ns, side="right") - 1
         during = (place >= 0) & (since_ns < np.append(ends_ns, 0)[place])
         found[name] = {
-            "direction": KINDS[kind],
+            "direction": direction,
             "offered_bit": int(bits.sum()),
             "delivered_bit": int(bits[fate == 0].sum()),
             "files": int(own.sum()),

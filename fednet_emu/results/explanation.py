@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pandas as pd
 
-from fednet_emu.analysis.critical_path import MEANING, NAMED, SAME, Explanation, Remedy, critical_path, parts_frame
+from fednet_emu.analysis.critical_path import (
+    DEADLINE,
+    MEANING,
+    NAMED,
+    SAME,
+    Explanation,
+    Remedy,
+    critical_path,
+    parts_frame,
+)
 from fednet_emu.analysis.quantities import counted, format_seconds
 from fednet_emu.compression import NoCompression
 from fednet_emu.devices.availability import Always
@@ -79,14 +88,19 @@ def explained(run: RunRecords, scenario: Callable[[], Scenario], *, replay: bool
 def remedies(scenario: Scenario, path: Explanation) -> Iterator[Remedy]:
     """Yield the remedies (changes to settings that may shorten a run) that are applicable to a scenario."""
     if isinstance(scenario.network.uplink.compression, NoCompression):
-        yield Remedy("half the bits of each upload", {"network.uplink.compression": "float16"})
-    yield Remedy("twice the bandwidth", {"channel.bandwidth_hz": 2 * scenario.channel.bandwidth_hz})
+        yield Remedy("uploads in half precision", {"network.uplink.compression": "float16"})
+    side, bandwidth_hz = scenario.network.sidelink, {"channel.bandwidth_hz": 2 * scenario.channel.bandwidth_hz}
+    if side is not None and side.channel != scenario.channel:
+        bandwidth_hz["network.sidelink.channel.bandwidth_hz"] = 2 * side.channel.bandwidth_hz
+    yield Remedy("twice the bandwidth", bandwidth_hz)
     yield from _of_the_link(scenario)
     edge_servers = scenario.network.edge_servers
     if edge_servers is not None and (rate_bps := edge_servers.backhaul.rate_bps) is not None:
         yield Remedy("twice the rate of the backhaul", {"network.edge_servers.backhaul.rate_bps": 2 * rate_bps})
-    power_dbm = scenario.channel.device.tx_power_dbm
-    yield Remedy("devices that send with ten times the power", {"channel.device.tx_power_dbm": power_dbm + 10})
+    power_dbm = {"channel.device.tx_power_dbm": scenario.channel.device.tx_power_dbm + 10}
+    if side is not None and side.channel != scenario.channel:
+        power_dbm["network.sidelink.channel.device.tx_power_dbm"] = side.channel.device.tx_power_dbm + 10
+    yield Remedy("devices that send with ten times the power", power_dbm)
     faster = _faster(scenario.devices)
     if faster:
         yield Remedy("devices that compute twice as fast", faster)
@@ -94,8 +108,10 @@ def remedies(scenario: Scenario, path: Explanation) -> Iterator[Remedy]:
     if fixed_s or (fixed_s is None and any(its.compute.overhead_s for its in scenario.devices.profiles)):
         yield Remedy("no fixed time of a computation", {"devices.overhead_s": 0.0})
     yield from _of_other_users(scenario)
-    left_out = path.slowest(DROPPED)
-    if left_out and isinstance(scenario.devices.availability, Always) and scenario.devices.count > len(left_out):
+    left_out, algorithm = path.slowest(DROPPED), scenario.algorithm
+    others = scenario.devices.count - len(left_out)
+    some = not algorithm.asynchronous or algorithm.participants(scenario.devices.count) <= others
+    if left_out and isinstance(scenario.devices.availability, Always) and others and some:
         gone = {"kind": "windows", "devices": {str(device): [] for device in left_out}}
         who = ", ".join(map(device_label, left_out))
         yield Remedy(f"without {who}, replaced by others", {"devices.availability": gone}, leaves_out=True)
@@ -278,12 +294,17 @@ def weighed(remedy: Remedy, same: Replay, then: Replay, weak: str = "") -> Remed
     if not enough.any():
         few = f"{then.arrived:,} updates arrive in {counted(len(then.rounds), 'round')}, no more"
         return replace(remedy, problem=few)
-    needed = rounds if then.arrived == same.arrived else int(enough.argmax()) + 1
-    took_s, before_s = (float(its.rounds["ended_s"].iloc[n - 1]) for its, n in ((then, needed), (same, rounds)))
-    found = replace(remedy, simulated_s=took_s, rounds=None if needed == rounds else needed)
+    needed = last = rounds  # of the replays with and without the remedy
+    if same.arrived:
+        needed, last = (int((its.rounds["so_far"] >= same.arrived).argmax()) + 1 for its in (then, same))
+    took_s, before_s = (float(its.rounds["ended_s"].iloc[n - 1]) for its, n in ((then, needed), (same, last)))
+    found = replace(remedy, simulated_s=took_s, rounds=None if needed == last else needed)
+    found = found if last == rounds else replace(found, before_s=before_s)
     if took_s <= before_s * (1 + SAME):
         return found
-    longer_s = then.path_s(needed).sub(same.path_s(rounds), fill_value=0.0)
+    longer_s = then.path_s(needed).sub(same.path_s(last), fill_value=0.0)
+    if DEADLINE in longer_s.index:  # until a deadline, the path does not tell what else happens
+        return replace(found, problem=weak.removeprefix(", "))
     return replace(
         found, problem=f"{MEANING[str(longer_s.idxmax())]} takes {format_seconds(longer_s.max())} longer{weak}"
     )

@@ -7,6 +7,7 @@ import math
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -102,14 +103,13 @@ def run_shown(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federatio
     Args:
         progress: True to show progress, False to hide it; None shows progress only in a terminal or a notebook.
     """
-    begun: list[tuple[float, float]] = []  # host time and completed share at the first update, after data were read
+    latest = deque[tuple[float, float]](maxlen=20)  # host times and completed shares; known training takes no time
 
     def state(fed: Federation) -> tuple[str, float]:
         text, part = _run_state(fed, stop)
         now_s = time.monotonic()
-        if not begun:
-            begun.append((now_s, part))
-        ((since_s, since),) = begun
+        latest.append((now_s, part))
+        since_s, since = latest[0]
         if part > since:
             left_s = (now_s - since_s) * (1.0 - part) / (part - since)
             text += f"  at most about {format_seconds(left_s)} left"

@@ -87,7 +87,7 @@ def test_remedies_give_what_arithmetic_says():
     """Half the bits halve the uploads, twice the speed halves the computing; a cable has 1 Gbit/s for five turns."""
     saved = {its.title: 3 * ROUND_S - its.simulated_s for its in explained().remedies}
 
-    assert saved["half the bits of each upload"] == pytest.approx(3 * 4 * 160e-6)
+    assert saved["uploads in half precision"] == pytest.approx(3 * 4 * 160e-6)
     assert saved["devices that compute twice as fast"] == pytest.approx(3 * 360e-6)
     assert saved["Ethernet"] == pytest.approx(3 * (5 * 320e-6 - 5 * 320e-9))
 
@@ -242,7 +242,7 @@ def test_remedies_that_a_scenario_refuses_are_left_out(settings):
     found = explained(**settings)
 
     assert found.remedies
-    assert "half the bits of each upload" not in [its.title for its in found.remedies]
+    assert "uploads in half precision" not in [its.title for its in found.remedies]
     assert not [line for line in found.lines() if "settings[" in line or "cannot be replayed" in line]
 
 

@@ -346,7 +346,10 @@ def test_a_loss_that_was_not_finite_once_ends_as_diverged_whatever_follows():
 
     assert run.evaluations["loss"].isna().tolist() == [False, False, True, False, False]
     assert run.summary["status"] == "diverged"
-    assert run.summary["diverged"] == "the loss is not finite after round 2, got nan; lower the learning rate"
+    assert (
+        run.summary["diverged"]
+        == "the loss is not finite after round 2, got nan; lower the learning rate, or the noise"
+    )
     assert len(fe.run({**DIGITS, "stop": {"accuracy": 0.99}}, algorithm=Spoils()).evaluations) == 3
 
 

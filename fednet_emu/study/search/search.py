@@ -51,7 +51,7 @@ from fednet_emu.study.search.space import (
     require_optuna,
     space_of,
 )
-from fednet_emu.study.search.trials import Aim, Dropped, Hurdle, Trial, Trials, costs_of, values_of
+from fednet_emu.study.search.trials import CAPPED, Aim, Dropped, Hurdle, Trial, Trials, costs_of, values_of
 from fednet_emu.study.sweep import Sweep, describe, study_folder, write_tables
 
 PARTS = (0.25, 0.5, 0.75)
@@ -123,12 +123,14 @@ def search(
         describe(study, {}, maker.timing_only, out)
         finalists: list[Trial] = []
         dropped: list[Dropped] = []
+        complete = False
         try:
             _explore(asked, trials)
             finalists = finalists_of(asked, trials)
             dropped = _race(finalists, study.all_seeds[asked.trial_seeds :], trials)
+            complete = True
         finally:
-            write_results(out, trials, finalists, dropped)
+            write_results(out, trials, finalists, dropped, complete=complete)
     return swept
 
 
@@ -220,7 +222,7 @@ def _race(finalists: Sequence[Trial], seeds: Sequence[int], trials: Trials) -> l
         trials.sweep.finish()
         if several:
             continue
-        costs = np.concatenate(costs_of(trials.aim, [trials.raced(trial) for trial in left]), axis=1)
+        costs = np.concatenate(costs_of(trials.aim, [trials.raced(trial) for trial in left], graded=False), axis=1)
         may_be_best, p = confidence_set(costs)
         dropped += [
             Dropped(trial, len(costs), float(chance))
@@ -229,26 +231,33 @@ def _race(finalists: Sequence[Trial], seeds: Sequence[int], trials: Trials) -> l
         ]
         left = [trial for trial, kept in zip(left, may_be_best, strict=True) if kept]
     if several:
-        values = values_of(trials.aim, [trials.raced(trial) for trial in left])
+        values = values_of(trials.aim, [trials.raced(trial) for trial in left], graded=False)
         beaten = [any(_dominates(other, own) for other in values) for own in values]
         dropped += [Dropped(its, len(its.runs), math.nan) for its, worse in zip(left, beaten, strict=True) if worse]
     return dropped
 
 
 BEST = "best"
-_WHY = {ENDED: "ended without it", **{cost: f"limit of {cost}" for cost in COSTS}}
+_WHY = {ENDED: "ended without it", CAPPED: "ended at the cap", **{cost: f"limit of {cost}" for cost in COSTS}}
 """Text in trials.csv for each reason why a run missed the target."""
+_COLUMNS = ("trial", SETTING, "runs", "reached", "score", "why_not")
+"""Columns of trials.csv, in addition to the parameters and the objectives."""
 DIGITS = 9
 """Number of significant digits in trials.csv."""
 
 
-def write_results(out: Path, trials: Trials, finalists: Sequence[Trial], dropped: Sequence[Dropped]) -> None:
-    """Write the results of a search to `out`: tables of all trials and of the finalists, and the dropped finalists."""
+def write_results(
+    out: Path, trials: Trials, finalists: Sequence[Trial], dropped: Sequence[Dropped], *, complete: bool
+) -> None:
+    """Write the results of a search to `out`: tables of all trials and of the finalists, and the dropped finalists.
+
+    `complete` is False if the search was interrupted.
+    """
     study, parameters = trials.maker.study, trials.parameters
     ended = [trial for trial in trials.all if trials.has_ended(trial)]
     gone = {its.trial.number for its in dropped}
     left = [trial for trial in finalists if trial.number not in gone and trials.has_ended(trial)]
-    raced = values_of(trials.aim, list(map(trials.raced, left)))
+    raced = values_of(trials.aim, list(map(trials.raced, left)), graded=False)
     left = [left[place] for place in sorted(range(len(left)), key=lambda place: raced[place])]
     places, sweep = [place for trial in left for place in trial.runs.values()], trials.sweep
     write_tables(
@@ -258,7 +267,7 @@ def write_results(out: Path, trials: Trials, finalists: Sequence[Trial], dropped
         {row: sweep.failures[place] for row, place in enumerate(places) if place in sweep.failures},
         study.target,
     )
-    frame = pd.DataFrame(list(_rows(trials, ended)))
+    frame = pd.DataFrame(list(_rows(trials, ended)), columns=None if ended else [*_COLUMNS, *_names(trials)])
     write_text(out / TRIALS, csv_text(frame, DIGITS))
     _write_best(out / BEST, study.name, left)
     values = values_of(trials.aim, list(map(trials.tried, ended)))
@@ -270,6 +279,7 @@ def write_results(out: Path, trials: Trials, finalists: Sequence[Trial], dropped
             "costs": list(trials.aim.costs),
             "limits": dict(trials.aim.limits),
             "target": {trials.aim.measure: trials.aim.level} if trials.aim.measure else {},
+            "complete": complete,
             "trials": len(ended),
             "parameters": [parameter.name for parameter in parameters],
             "finalists": [trial.number for trial in left],
@@ -290,8 +300,12 @@ def _costs(trials: Trials, trial: Trial) -> list[list[float | None]]:
     return [[cost if math.isfinite(cost) else None for cost in its.costs] for its in trials.raced(trial)]
 
 
+def _names(trials: Trials) -> Sequence[str]:
+    return trials.aim.costs or ("accuracy",)
+
+
 def _rows(trials: Trials, ended: Sequence[Trial]) -> Iterator[dict[str, Any]]:
-    names = trials.aim.costs or ("accuracy",)
+    names = _names(trials)
     sign = 1.0 if trials.aim.costs else -1.0
     for trial in ended:
         runs = trials.tried(trial)

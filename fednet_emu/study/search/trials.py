@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fednet_emu.analysis.ranked import ENDED
+from fednet_emu.analysis.ranked import DIVERGED, ENDED
 from fednet_emu.analysis.ranking import course_of
 from fednet_emu.analysis.scales import COSTS, DEVICE_ENERGY, Measure, with_total_bits
 from fednet_emu.arrays import Array
 from fednet_emu.emulation.play import play
 from fednet_emu.errors import FednetError, ScenarioError
+from fednet_emu.federation.stop import Stop
 from fednet_emu.records.folder import SUMMARY
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.overrides import Setting
@@ -32,6 +33,10 @@ from fednet_emu.study.sweep import Sweep, aim
 
 STOPS = {"time": "simulated_s", "bits": "bits", "energy": "energy_j", DEVICE_ENERGY: "energy_j", "rounds": "rounds"}
 """The stop setting (a key under `stop` in a scenario) that limits each cost of a run."""
+_CLOCK_S = 1e-9
+"""Resolution of the simulated clock."""
+CAPPED = "capped"
+"""Reason why a run has unknown costs: it ended at the cap, before its own stop rules."""
 
 
 @dataclass(frozen=True)
@@ -109,11 +114,14 @@ class Aim:
             stops["milestones"] = asked
         return stops
 
-    def outcome(self, evaluations: pd.DataFrame, summary: Mapping[str, Any], devices: int) -> Outcome:
-        """Return the outcome of a run with `devices` devices, from its evaluations in order of time and its summary."""
-        status = str(summary["status"])
+    def outcome(self, evaluations: pd.DataFrame, summary: Mapping[str, Any], run: Scenario, own: Stop) -> Outcome:
+        """Return the outcome of a run, from its evaluations in order of time and its summary.
+
+        `run` is the scenario with the stop rules of the search, and `own` are the stop rules without those.
+        """
+        status, devices = str(summary["status"]), run.devices.count
         if self.costs and self.measure is None:
-            return self._whole(spent_in(summary, devices), status)
+            return self._whole(spent_in(summary, devices), status, _cut_off(summary, run.stop, own))
         rows = with_total_bits(evaluations)
         spent = {name: rows[COSTS[name].column] for name in dict.fromkeys([*self.costs, *self.limits])}
         if DEVICE_ENERGY in spent:
@@ -129,22 +137,37 @@ class Aim:
         over = [rows[f"spent {cost}"].to_numpy() > most for cost, most in self.limits.items()]
         beyond = np.any([*over, np.zeros(len(rows), np.bool_)], axis=0)
         scores = rows["accuracy"].to_numpy(np.float64)[: int(np.argmax(beyond)) if beyond.any() else len(rows)]
-        if status == "diverged" or not len(scores) or not math.isfinite(scores[-1]):
-            return Outcome((math.inf,), math.nan, (status if status == "diverged" else ENDED,))
+        if status == DIVERGED or not len(scores) or not math.isfinite(scores[-1]):
+            return Outcome((math.inf,), math.nan, (status if status == DIVERGED else ENDED,))
         return Outcome((-float(scores[-1]),), float(scores[-1]))
 
-    def _whole(self, spent: Mapping[str, float], status: str) -> Outcome:
-        over = tuple(cost for cost, most in self.limits.items() if spent[cost] > most)
-        if over or status == "diverged":
-            return Outcome((math.inf,) * len(self.costs), math.nan, over or (status,))
+    def _whole(self, spent: Mapping[str, float], status: str, cut_off: bool) -> Outcome:
+        slack = 1e-9 if cut_off else 0.0
+        over = tuple(cost for cost, most in self.limits.items() if spent[cost] > most * (1.0 - slack))
+        if over or cut_off or status == DIVERGED:
+            return Outcome((math.inf,) * len(self.costs), math.nan, over or ((CAPPED,) if cut_off else (status,)))
         return Outcome(tuple(spent[cost] for cost in self.costs), math.nan)
 
     def shortfall(self, outcome: Outcome) -> float:
-        """Return the relative distance of the score in `outcome` from the target, from 0 to 1; 1 if it is NaN."""
-        if self.measure is None or not math.isfinite(outcome.score):
+        """Return the relative distance of the score in `outcome` from the target, from 0 to 1.
+
+        It is 1 if the score is NaN, and if the run diverged.
+        """
+        if self.measure is None or not math.isfinite(outcome.score) or DIVERGED in outcome.why:
             return 1.0
         missing = self.level - outcome.score if self.measure == "accuracy" else outcome.score - self.level
         return min(max(missing / self.level, 0.0), 1.0)
+
+
+def _cut_off(summary: Mapping[str, Any], stop: Stop, own: Stop) -> bool:
+    """Return True if a stop rule of the search has ended a run before its own stop rules `own`."""
+    spent = {STOPS[cost]: amount for cost, amount in spent_in(summary, 1).items()}
+
+    def reached(its: Stop) -> bool:
+        by_time = spent["simulated_s"] >= (its.simulated_s or math.inf) - _CLOCK_S
+        return by_time or its.reached(spent, summary.get("accuracy"))
+
+    return reached(stop) and not reached(own)
 
 
 def _as_stop(scenario: Scenario, cost: str, amount: float) -> tuple[str, float]:
@@ -165,26 +188,28 @@ def spent_in(summary: Mapping[str, Any], devices: int) -> dict[str, float]:
     }
 
 
-def costs_of(aim: Aim, trials: Sequence[Sequence[Outcome]]) -> list[Array]:
+def costs_of(aim: Aim, trials: Sequence[Sequence[Outcome]], *, graded: bool = True) -> list[Array]:
     """Return one array [runs, costs] of finite objectives for each trial, so that runs and trials can be compared.
 
     The objectives of a run that reached the target are its costs. The objectives of a run that missed the target are
     one to two times the largest costs of the successful runs, and grow with the distance from the target, so that such
-    a run ranks behind all successful runs.
+    a run ranks behind all successful runs. If `graded` is False, they are twice the largest costs, as in `fednet best`.
     """
     size = max(len(aim.costs), 1)
     known = np.array([its.costs for runs in trials for its in runs if its.reached]).reshape(-1, size)
     worst = known.max(axis=0) if len(known) else np.ones(size)
     scale = np.maximum(np.abs(worst), 1e-12)
     return [
-        np.array([its.costs if its.reached else worst + scale * aim.shortfall(its) for its in runs]).reshape(-1, size)
+        np.array(
+            [its.costs if its.reached else worst + scale * (aim.shortfall(its) if graded else 1.0) for its in runs]
+        ).reshape(-1, size)
         for runs in trials
     ]
 
 
-def values_of(aim: Aim, trials: Sequence[Sequence[Outcome]]) -> list[tuple[float, ...]]:
+def values_of(aim: Aim, trials: Sequence[Sequence[Outcome]], *, graded: bool = True) -> list[tuple[float, ...]]:
     """Return the mean objectives of each trial over its runs; a trial without runs has the largest objectives."""
-    costs = costs_of(aim, trials)
+    costs = costs_of(aim, trials, graded=graded)
     most = np.max([its.max(axis=0) for its in costs if len(its)] or [np.ones(max(len(aim.costs), 1))], axis=0)
     return [tuple(map(float, its.mean(axis=0) if len(its) else most)) for its in costs]
 
@@ -282,22 +307,26 @@ class Trials:
 
     def tried(self, trial: Trial) -> list[Outcome]:
         """Return the outcomes of a trial's runs with the first seeds (`seeds`); empty if the trial was not run."""
-        return [self._outcome(trial.runs[seed]) for seed in self.seeds if seed in trial.runs]
+        return self._outcomes(trial, [seed for seed in self.seeds if seed in trial.runs])
 
     def raced(self, trial: Trial) -> list[Outcome]:
         """Return the outcomes of all runs of a trial, including runs of the race, in ascending order of seeds."""
-        return [self._outcome(trial.runs[seed]) for seed in sorted(trial.runs)]
+        return self._outcomes(trial, sorted(trial.runs))
 
-    def _outcome(self, place: int) -> Outcome:
+    def _outcomes(self, trial: Trial, seeds: Sequence[int]) -> list[Outcome]:
+        assert trial.scenario is not None or not seeds
+        return [self._outcome(trial.runs[seed], trial.scenario.stop) for seed in seeds] if trial.scenario else []
+
+    def _outcome(self, place: int, own: Stop) -> Outcome:
         if place not in self._known:
             if place in self.sweep.failures:
                 lost = (math.inf,) * max(len(self.aim.costs), 1)
                 self._known[place] = Outcome(lost, math.nan, ("failed",))
             else:
-                folder, devices = self.sweep.folder_of[place], self.sweep.runs[place].scenario.devices.count
+                folder, scenario = self.sweep.folder_of[place], self.sweep.runs[place].scenario
                 summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
                 evaluations = pd.read_parquet(folder / "evaluations.parquet")
-                self._known[place] = self.aim.outcome(evaluations, summary, devices)
+                self._known[place] = self.aim.outcome(evaluations, summary, scenario, own)
         return self._known[place]
 
     def _ended(self, trial: Trial, scenario: Scenario, hurdle: Hurdle) -> StudyRun:

@@ -53,7 +53,7 @@ class Played:
     def __init__(self, sources: Sequence[Source], port_bps: float = 1e6, slices: Any = None, **how: Any) -> None:
         known = Slices(slices or {})
         self.clock, self.ledger = Clock(), Ledger()
-        self.ledger.add_traffic({"these": 0, "those": 0}, known.names)
+        self.ledger.add_traffic(dict.fromkeys(("these", "those"), (0, "uplink")), known.names)
         in_turns = how.get("in_turns", False)
         access = how.get("access") or (Tdma() if in_turns else Ethernet(port_bps=port_bps))
         turns = SharedTurns(access.capacity, 1, self.clock, divides=not in_turns, slices=known)

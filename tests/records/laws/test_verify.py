@@ -381,7 +381,7 @@ OTHERS = "bits and times of other users add up"
 def test_files_of_others_add_up(changes, totals, text):
     """A file of 1000 bit arrives at 1 s and ends at 4 s; each breach of order, bits or Little's law is named."""
     ledger = Ledger()
-    ledger.add_traffic({"phones": 0}, ["others"])
+    ledger.add_traffic({"phones": (0, "uplink")}, ["others"])
     ledger.traffic_bit, ledger.traffic_ns = totals.get("traffic_bit", 1000), totals.get("traffic_ns", 3 * S)
     lawful = TrafficRow(0, 0, 0, 0, 0, 1000, S, 2 * S, 4 * S, 1000.0, CODE[""])
     ledger.traffic.append(lawful._replace(**changes))

@@ -26,7 +26,7 @@ from fednet_emu.study.search.space import (
     require_optuna,
     space_of,
 )
-from fednet_emu.study.search.trials import Aim, Outcome, spent_in, too_costly, values_of
+from fednet_emu.study.search.trials import CAPPED, Aim, Outcome, costs_of, spent_in, too_costly, values_of
 from fednet_emu.testing import small_scenario
 from tests.quick import examples
 
@@ -247,7 +247,7 @@ def run_of(scenario):
 def worth(aim, scenario):
     """What a scenario's run is worth, played to its own end."""
     evaluations, summary = run_of(scenario)
-    return aim.outcome(evaluations, summary, scenario.devices.count)
+    return aim.outcome(evaluations, summary, scenario, scenario.stop)
 
 
 def slow_worth(aim, scenario):
@@ -300,6 +300,36 @@ def test_a_run_that_ends_early_is_worth_what_the_whole_run_is(whole, cost, part,
         assert found.costs == pytest.approx(expected)
     else:
         assert not found.reached or found.costs == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("limited", COSTS)
+def test_a_run_that_a_limit_or_the_cap_cuts_off_has_no_cost(limited):
+    """Without a target, whole runs are compared: one that has not ended by its own rules is not among them."""
+    scenario = small_scenario(*LEARNS)
+    spent = spent_in(run_of(scenario)[1], 4)
+
+    def found(aim, cap=math.inf):
+        stops = (f"stop.{name}={amount!r}" for name, amount in aim.stops(scenario, cap).items())
+        short = small_scenario(*LEARNS, *stops)
+        return aim.outcome(*run_of(short), short, scenario.stop)
+
+    def within(share):
+        return Aim(("energy",), {limited: share * spent[limited]}, None, math.nan)
+
+    cut, capped = found(within(0.5)), found(Aim((limited,), {}, None, math.nan), 0.5 * spent[limited])
+    assert found(within(1.01)).costs == (spent["energy"],)
+    assert (cut.reached, cut.why) == (False, (limited,))
+    assert (capped.reached, capped.why) == (False, (CAPPED,))
+
+
+def test_a_run_that_diverged_counts_twice_the_worst(whole):
+    """Its score may be above the target; it ranks behind a run that failed by little."""
+    aim = Aim(("rounds",), {}, "accuracy", 0.6)
+    good, near = Outcome((2.0,), 0.7), Outcome((math.inf,), 0.57, ("ended",))
+    lost = Outcome((math.inf,), 0.9, ("diverged",))
+
+    assert [costs[0, 0] for costs in costs_of(aim, [[good], [near], [lost]])] == pytest.approx([2.0, 2.1, 4.0])
+    assert [costs[0, 0] for costs in costs_of(aim, [[good], [near], [lost]], graded=False)] == [2.0, 4.0, 4.0]
 
 
 @examples(40)
@@ -372,12 +402,13 @@ def test_without_a_target_the_costs_are_those_of_the_whole_run(whole):
 
 def test_a_diverged_run_reaches_nothing():
     """Whatever its scores were."""
+    run = small_scenario()
     totals = {"uplink_bit": 1, "downlink_bit": 0, "sidelink_bit": 0, "energy_j": 1, "simulated_s": 1}
     rows = pd.DataFrame([{**totals, "round": 1, "accuracy": 1.0, "loss": 0.1}])
     for aim in (Aim(("time",), {}, "accuracy", 0.5), Aim((), {"time": 2}, None, 0), Aim(("time",), {}, None, 0)):
         summary = {**totals, "rounds": 1, "status": "done"}
-        assert aim.outcome(rows, summary, 4).reached
-        lost = aim.outcome(rows, summary | {"status": "diverged"}, 4)
+        assert aim.outcome(rows, summary, run, run.stop).reached
+        lost = aim.outcome(rows, summary | {"status": "diverged"}, run, run.stop)
         assert not lost.reached
         assert lost.why == ("diverged",)
 

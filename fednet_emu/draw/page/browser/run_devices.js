@@ -69,7 +69,7 @@ const runEnergy = (told) => {
   const parts = Object.entries(names).map(([key, name]) => ({ name, colour: colours[key], values: told.energy[key] ?? [] })).filter((part) => sum(part.values) > 0);
   const spent = parts.map((part) => `${part.name} ${units.energy(sum(part.values))}`);
   section.append(fednet.element("p", { text: (spent.length ? `All devices together: ${spent.join(", ")}.` : "No device spent energy in this scenario.") +
-    (told.energy.stations > 0 ? ` Stations spent ${units.energy(told.energy.stations)} sending.` : "") }));
+    (told.energy.stations > 0 ? ` Base stations spent ${units.energy(told.energy.stations)}.` : "") }));
   return parts.length ? deviceBars(section, "Energy", parts, "energy") : null;
 };
 
