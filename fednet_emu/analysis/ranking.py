@@ -262,6 +262,9 @@ def course_of(
 
 def _target(view: StudyRecords) -> tuple[str, float]:
     found = [(measure, level) for measure, level in view.target.items() if math.isfinite(level)]
+    if not len(view.evaluations):
+        what = "nothing was evaluated, so no run has reached a target, got a timing-only study"
+        raise FednetError(f"{view.name}: best: {what}; sweep it with training, or use `fednet compare`")
     if not found:
         raise FednetError(f"{view.name}: best: the target is missing; give --accuracy 0.9 or --loss 0.3")
     measure, level = found[0]

@@ -180,6 +180,8 @@ def cache(
         where = usable(folder or cache_folder())
         if where is None:
             raise FednetError("cache: there is none, got an empty FEDNET_CACHE or a folder of others; give --folder")
+        if most is None and folder is not None and not folder.is_dir():
+            raise FednetError(f"--folder: no such folder, got {folder}; give the folder of a cache")
         if most is not None:
             set_limit(where, _bytes(most))
         if empty or most is not None:

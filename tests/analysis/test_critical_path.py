@@ -282,6 +282,18 @@ def test_nobody_is_in_the_way_of_who_is_not_ready():
     ]
 
 
+def test_the_fixed_time_of_a_computation_of_an_earlier_round_is_at_its_start():
+    """A computation from 2 to 7 s begins with 3 s of fixed time, of which the round from 4 s on has one."""
+    transfers, computes, rounds = tables([("uplink", 1, SERVER, 7, 7, 10)], [(1, 2, 7)], [(4, 10)])
+    found = critical_path(transfers, computes.assign(fixed_s=3.0), rounds)
+
+    assert [(its.what, its.started_ns / 1e9, its.ended_ns / 1e9) for its in found] == [
+        ("fixed time", 4, 5),
+        ("compute", 5, 7),
+        ("uplink", 7, 10),
+    ]
+
+
 def test_the_fixed_time_of_a_computation_is_a_part_of_its_own():
     """Of 5 s of computing at 4 J the first 3 s do not depend on the work; each second draws as much as any other."""
     sent = [("uplink", 1, SERVER, 7, 7, 10)]

@@ -350,6 +350,8 @@ def test_an_unknown_cost_is_not_within_a_limit(raced):
 
     assert found.settings[0].got_there.tolist() == [True, False, False, False, False]
     assert found.settings[0].limits == "limit of neighbours: 2 runs, limited cost unknown: 2 runs"
+    unknown = "In 2 of these runs, a limited cost is unknown: they may have reached it within the limits."
+    assert unknown in found.words
     assert view.within("neighbours", 0.1).evaluations["run"].unique().tolist() == ["a-0"]
 
 

@@ -478,7 +478,10 @@ def test_the_parts_add_up(seed):
 
 
 def test_a_turn_is_a_computation_or_an_uplink_of_a_device_that_never_computes():
-    """Device 0 computes twice and sends once in 6 s, device 1 sends four times in 4 s, device 2 does nothing."""
+    """Device 0 computes twice and sends once in 6 s, device 1 sends four times in 4 s, device 2 does nothing.
+
+    A third computation of device 0 is unfinished at the end, and does not count.
+    """
     sent = pd.DataFrame(
         [(0, 4, 6), *((1, second, second + 1) for second in range(4))], columns=["sender", "started_s", "ended_s"]
     ).assign(
@@ -494,7 +497,8 @@ def test_a_turn_is_a_computation_or_an_uplink_of_a_device_that_never_computes():
         "rx_energy_j",
         "cell",
     )
-    computes = pd.DataFrame({"device": 0, "started_s": [0.0, 2.0], "ended_s": [2.0, 4.0], "stopped": "", "flop": 1.0})
+    times, stopped = {"started_s": [0.0, 2.0, 6.0], "ended_s": [2.0, 4.0, np.nan]}, ["", "", "end"]
+    computes = pd.DataFrame({"device": 0, **times, "stopped": stopped, "flop": 1.0})
     tables = {
         "transfers": sent.assign(**dict.fromkeys(amounts, 1)),
         "receptions": pd.DataFrame(columns=["transfer", "receiver", "loss_reason"]),

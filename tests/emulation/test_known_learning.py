@@ -334,6 +334,8 @@ def test_the_cache_is_listed_bounded_and_emptied(cache: Path) -> None:
         play(small_scenario(*SIX, f"seed={seed}"), "small", None)
     assert fednet("cache").stdout.startswith(f"{cache}: 3 groups of learning programs, ")
     assert "of at most 5,000 MB" in fednet("cache", "--most", "5GB").stdout
+    assert fednet("cache", "--folder", f"{cache}-", "--empty").exit_code == 2
+    assert "of at most 0.4 MB" in fednet("cache", "--most", "400kB").stdout
     assert fednet("cache", "--most", "5").exit_code == fednet("cache", "--most", "-1GB").exit_code == 2
     assert fednet("cache", "--most", "5GB", "--empty").stdout.startswith(f"{cache}: 0 groups of learning programs")
     assert not list(cache.glob("*/"))

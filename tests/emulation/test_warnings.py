@@ -53,6 +53,14 @@ def at_m(*distances_m, **more):
     return {**OWN, **count, "devices.placement": places, **more}
 
 
+def test_links_that_an_algorithm_does_not_use_are_not_judged():
+    """With no server, nobody has to reach it: devices far away are refused with FedAvg only."""
+    far = at_m(*[90_000.0] * 4, **{"channel": {**OWN["channel"], "rate": "nr-mcs"}})
+    with pytest.raises(ScenarioError, match="no device can reach it on the uplink"):
+        scenario_of("quickstart", far)
+    assert not sentences(far | {"algorithm": {"kind": "local", "lr": 0.1, "batch_size": 20, "local_steps": 1}})
+
+
 def test_devices_out_of_reach_are_named_with_their_snr():
     """By hand: 23 dBm - (35.3 + 37.6 log10 d) + 174 - 73 - 5 dB; a block needs -7.53 dB, 12.65 dB less in a peak.
 

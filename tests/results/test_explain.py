@@ -159,6 +159,37 @@ def test_as_many_updates_arrive_with_a_remedy():
     assert found[2].gain(5.0) == "9 updates arrive in 1 round, no more"
 
 
+def test_rounds_after_the_last_update_count_with_no_remedy():
+    """Two updates arrive by 2 s of 4 s, and with the remedy by 0.5 s: 1.5 s sooner, not 3.5 s."""
+    found = weighed(Remedy("it", {}), replay([(1, 1), (2, 1), (4, 0)]), replay([(0.5, 2), (1, 0), (1.5, 0)]))
+
+    assert found.gain(4.0) == "500 ms, 1.5 s sooner (75%), in 1 round"
+
+
+def test_no_reason_is_given_for_rounds_that_end_at_a_deadline():
+    """What else happens until a deadline is not on the path: a later deadline makes rounds longer, without a reason."""
+    speed = {"kind": "list", "flop_per_s": [1e6, 1e6, 1e6, 1e3]}
+    settings = {"devices.speed": speed, "algorithm.deadline_s": 0.05}
+    scenario = fe.run(MAPPING, settings=settings, timing_only=True).scenario
+    found = replayed(scenario, Remedy("later", {"algorithm.deadline_s": 0.1}), Replay.of(scenario, "as it is"))
+
+    assert found.gain(0.15) == "300 ms, 150 ms later (100%)"
+
+
+def test_a_factor_of_a_device_stretches_its_fixed_time() -> None:
+    """`devices.slowdown` applies to `devices.overhead_s`: in each of three rounds all wait for five times 0.1 s."""
+    found = explained(devices__overhead_s=0.1, devices__slowdown={"0": 5.0}).kinds.set_index("what")["took_s"]
+
+    assert found["fixed time"] == pytest.approx(3 * 0.5)
+    assert found["compute"] == pytest.approx(3 * 5 * 720e-6)
+
+
+def test_nobody_replaces_devices_where_all_are_busy_at_once():
+    """An asynchronous server with as many busy devices as there are has no others to ask."""
+    busy = {"kind": "fedasync", "lr": 0.1, "batch_size": None, "local_steps": 1, "concurrency": 4}
+    assert not [its for its in explained(algorithm=busy).remedies if its.leaves_out]
+
+
 def test_updates_that_arrive_only_with_a_remedy_are_counted():
     """Zero updates have arrived at once, which is no gain of time; without any, as many rounds are compared."""
     none = replay([(1, 0), (2, 0)])

@@ -9,12 +9,14 @@ import pytest
 
 import fednet_emu as fe
 from fednet_emu.analysis.run import RunRecords
-from fednet_emu.analysis.usage import Usage, turn_s
+from fednet_emu.analysis.usage import Usage, turn_s, words
 from fednet_emu.draw.page import run as run_page
 from fednet_emu.draw.page.document import CORE, Packer, browser_file, page
 from fednet_emu.draw.page.run import NOT_RECORDED, SCRIPTS, run_document, timeline
 from fednet_emu.records.reasons import REASONS
 from fednet_emu.records.rows import KINDS
+from fednet_emu.scenario.document import from_text
+from fednet_emu.testing import SMALL
 
 CHANGES = [
     "stop.rounds=6",
@@ -101,6 +103,13 @@ def test_losses_and_participation_are_counted(run, told):
     expected = (lost["ended_s"] - lost["started_s"]).groupby(lost["sender"]).sum()
     np.testing.assert_allclose(told["device"]["lost_s"][expected.index], expected)
     assert told["device"]["lost_s"].sum() == pytest.approx(expected.sum())
+
+
+def test_the_words_say_how_long_the_rounds_took():
+    """A run of 6 ms ends after two rounds of 2.32 ms, and in the third one."""
+    run = fe.run(from_text(SMALL, "small").data, settings={"stop": {"simulated_s": 0.006}}, timing_only=True)
+
+    assert words(Usage(run))[0].startswith("2 rounds with 4 devices took 4.64 ms of 6 ms of simulated time; ")
 
 
 def test_the_words_name_the_slowest_device(run, told):

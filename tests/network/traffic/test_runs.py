@@ -90,6 +90,15 @@ def test_every_access_scheme_keeps_the_laws(access: str) -> None:
     assert found["phones"]["files"] + found["pages"]["files"] == len(fed.ledger.traffic)
 
 
+def test_a_class_without_files_has_its_direction() -> None:
+    """The first page comes after the end of the run."""
+    fed = run_small(BOTH.replace("mean_s: 0.001", "mean_s: 1e6"), timing_only=True)
+    found = other_users(fed.ledger, fed.clock.now)
+
+    assert found["pages"]["files"] == 0
+    assert {name: its["direction"] for name, its in found.items()} == {"phones": "uplink", "pages": "downlink"}
+
+
 @pytest.mark.parametrize(
     "more",
     [

@@ -126,7 +126,7 @@ def test_an_interrupted_search_goes_on_as_if_nothing_had_been(searching, shorter
             search(loaded, tmp_path / "parts", five)
             break
         except KeyboardInterrupt:
-            assert SearchRecords.opened(tmp_path / "parts").trials is not None
+            assert SearchRecords.opened(tmp_path / "parts").lines()[1].startswith("interrupted before its end: ")
     assert content(tmp_path / "parts") == content(shorter)
     assert len(begun) == len(set(begun)) == len(list((shorter / "runs").iterdir()))
 
@@ -305,8 +305,23 @@ def test_settings_that_are_no_scenario_or_fail_are_told_and_left_out(study_file,
     view = SearchRecords.opened(tmp_path / "out")
 
     assert len(progress.failures) == 1
+    assert (
+        view.lines()[0].endswith("3 settings tried: 1 reach loss 5; 1 failed; 1 are no valid scenarios") or view.lines()
+    )
     assert view.trials.set_index("mood")["why_not"].to_dict()["raises"] == "failed"
     assert [view.trials["mood"][number] for number in view.finalists] == ["calm"]
+
+
+def test_trials_that_diverged_are_counted_and_have_no_best_score():
+    """Their accuracy is above the target; the advice names none."""
+    rows = {"trial": [0, 1], "setting": ["a", "b"], "runs": [1, 1], "reached": [0, 0], "score": [0.95, 0.4]}
+    trials = pd.DataFrame(rows | {"time": np.nan, "why_not": ["diverged", "ended without it"]})
+    found = SearchRecords("it", ["time"], {}, {"accuracy": 0.6}, trials, [], {}, {}, {}, ["a"])
+
+    assert found.lines() == [
+        "it: 2 settings tried: 0 reach accuracy 0.6; 1 do not, or are ended as too late; 1 diverged",
+        "none of them gets there; the highest accuracy was 0.4: lower the target, or widen the space",
+    ]
 
 
 def test_a_limit_that_nobody_keeps_is_a_sentence(study_file, tmp_path):
