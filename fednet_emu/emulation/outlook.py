@@ -346,9 +346,9 @@ def unreachable(outlook: Outlook) -> Iterator[Problem]:
     position to the minimum SINR that the rate model and the access scheme require. Recorded rates are not read.
     """
     network = outlook.scenario.network
+    if not outlook.scenario.algorithm.has_server:
+        return
     for way, links in zip((network.uplink, network.downlink), outlook.links, strict=True):
-        if not outlook.scenario.algorithm.has_server:
-            return
         needed = Needed.by(outlook.scenario, way)
         if (links.mean_snr < needed.mean_snr(links.in_sight)).all():
             best_db, needed_db = linear_to_db(float(np.max(links.mean_snr))), linear_to_db(needed.sinr)

@@ -298,8 +298,8 @@ def scene(scenario: Scenario, network: Network, until_s: float, data_dir: Path |
     hard = hardware(scenario, streams)
     speed, idle_w = speeds(scenario, hard.which, streams, data_folder(data_dir)), hard.powers.idle_w.all
     stations_m = scenario.network.cells.positions_m()[:, :2]
-    slowdown = scenario.devices.slowdown
-    overhead_s = hard.overhead_s.all * np.array([slowdown.get(device, 1.0) for device in range(devices)])
+    overhead_s, slowdown = hard.overhead_s.all.copy(), scenario.devices.slowdown
+    overhead_s[list(slowdown)] *= list(slowdown.values())
     own = speed, idle_w, overhead_s
     return Scene(times_s, xy_m[..., 0], xy_m[..., 1], cell, snr_db, up_bps, down_bps, there, stations_m, *own)
 

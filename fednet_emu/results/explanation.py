@@ -303,7 +303,7 @@ def weighed(remedy: Remedy, same: Replay, then: Replay, weak: str = "") -> Remed
     if took_s <= before_s * (1 + SAME):
         return found
     longer_s = then.path_s(needed).sub(same.path_s(last), fill_value=0.0)
-    if DEADLINE in longer_s.index:  # until a deadline, the path does not tell what else happens
+    if DEADLINE in longer_s.index:  # the path has no other activities before a deadline
         return replace(found, problem=weak.removeprefix(", "))
     return replace(
         found, problem=f"{MEANING[str(longer_s.idxmax())]} takes {format_seconds(longer_s.max())} longer{weak}"

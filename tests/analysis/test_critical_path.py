@@ -283,7 +283,7 @@ def test_nobody_is_in_the_way_of_who_is_not_ready():
 
 
 def test_the_fixed_time_of_a_computation_of_an_earlier_round_is_at_its_start():
-    """A computation from 2 to 7 s begins with 3 s of fixed time, of which the round from 4 s on has one."""
+    """A computation from 2 to 7 s begins with 3 s of fixed time. The round from 4 s on contains its last second."""
     transfers, computes, rounds = tables([("uplink", 1, SERVER, 7, 7, 10)], [(1, 2, 7)], [(4, 10)])
     found = critical_path(transfers, computes.assign(fixed_s=3.0), rounds)
 

@@ -54,7 +54,7 @@ def at_m(*distances_m, **more):
 
 
 def test_links_that_an_algorithm_does_not_use_are_not_judged():
-    """With no server, nobody has to reach it: devices far away are refused with FedAvg only."""
+    """Algorithms without a server need no uplink: distant devices are refused with FedAvg only."""
     far = at_m(*[90_000.0] * 4, **{"channel": {**OWN["channel"], "rate": "nr-mcs"}})
     with pytest.raises(ScenarioError, match="no device can reach it on the uplink"):
         scenario_of("quickstart", far)

@@ -307,17 +307,14 @@ class Trials:
 
     def tried(self, trial: Trial) -> list[Outcome]:
         """Return the outcomes of a trial's runs with the first seeds (`seeds`); empty if the trial was not run."""
-        return self._outcomes(trial, [seed for seed in self.seeds if seed in trial.runs])
+        return [self._outcome(trial, seed) for seed in self.seeds if seed in trial.runs]
 
     def raced(self, trial: Trial) -> list[Outcome]:
         """Return the outcomes of all runs of a trial, including runs of the race, in ascending order of seeds."""
-        return self._outcomes(trial, sorted(trial.runs))
+        return [self._outcome(trial, seed) for seed in sorted(trial.runs)]
 
-    def _outcomes(self, trial: Trial, seeds: Sequence[int]) -> list[Outcome]:
-        assert trial.scenario is not None or not seeds
-        return [self._outcome(trial.runs[seed], trial.scenario.stop) for seed in seeds] if trial.scenario else []
-
-    def _outcome(self, place: int, own: Stop) -> Outcome:
+    def _outcome(self, trial: Trial, seed: int) -> Outcome:
+        place = trial.runs[seed]
         if place not in self._known:
             if place in self.sweep.failures:
                 lost = (math.inf,) * max(len(self.aim.costs), 1)
@@ -326,7 +323,8 @@ class Trials:
                 folder, scenario = self.sweep.folder_of[place], self.sweep.runs[place].scenario
                 summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
                 evaluations = pd.read_parquet(folder / "evaluations.parquet")
-                self._known[place] = self.aim.outcome(evaluations, summary, scenario, own)
+                assert trial.scenario is not None  # only valid scenarios have runs
+                self._known[place] = self.aim.outcome(evaluations, summary, scenario, trial.scenario.stop)
         return self._known[place]
 
     def _ended(self, trial: Trial, scenario: Scenario, hurdle: Hurdle) -> StudyRun:
