@@ -95,6 +95,8 @@ class Algorithm(Component):
     """Whether the server updates its model as updates arrive, without rounds that have a cohort."""
     ships_no_base: ClassVar[str] = ""
     """Reason why the server cannot send all frozen weights to each device; empty if the server can."""
+    exchanges_models: ClassVar[bool] = True
+    """Whether devices and server send each other whole models, by which warnings about slow links judge a link."""
     equal_weights: ClassVar[bool] = False
     """Whether all updates of a round have equal weights."""
 

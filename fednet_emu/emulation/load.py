@@ -88,7 +88,7 @@ def warn(outlook: Outlook, stacklevel: int = 2) -> None:
 def poor_links(outlook: Outlook) -> Iterator[Problem]:
     """Yield warnings about devices whose links are unusable or very slow at their initial positions."""
     scenario, cost, network = outlook.scenario, outlook.cost, outlook.scenario.network
-    model_bit = FLOAT_BIT * cost.parameters if cost.parameters else None
+    model_bit = FLOAT_BIT * cost.parameters if cost.parameters and scenario.algorithm.exchanges_models else None
     sizes_bit = cost.upload_bit or model_bit, model_bit
     for way, links, size_bit in zip((network.uplink, network.downlink), outlook.links, sizes_bit, strict=True):
         if scenario.algorithm.has_server and way.trace is None and not way.access.only_sums:

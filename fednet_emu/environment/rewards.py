@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fednet_emu.analysis.run import RunRecords
 from fednet_emu.errors import FednetError, did_you_mean, require_number
 
 
@@ -112,7 +113,9 @@ class Curve(NamedTuple):
 
     @classmethod
     def of(cls, run: Any) -> Curve:
-        """Return the curve that an `fe.Run` has measured; raise a `FednetError` if it has no accuracies."""
+        """Return the curve that an `fe.Run` has measured; raise a `FednetError` if it is none or has no accuracies."""
+        if not isinstance(run, RunRecords):
+            raise FednetError(f"proxy: needs a run with accuracies, got {run!r:.60}; give what fednet_emu.run returns")
         scores = run.evaluations.dropna(subset=["accuracy"])
         if not len(scores):
             raise FednetError(f"proxy: needs a run with accuracies, got {run.name}; run it with training")

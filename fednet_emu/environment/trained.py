@@ -101,9 +101,15 @@ def export(model: Any, env: Any, path: str | Path) -> Trained:
         path: the path of the file.
 
     Raises:
-        FednetError: the agent reads oracle keys or running statistics, or has random outputs or unsupported layers.
+        FednetError: the agent reads oracle keys or running statistics, or has random outputs or unsupported layers; or
+            an argument has another type.
     """
-    inner, policy = env.unwrapped, getattr(model, "policy", None)
+    inner, policy = getattr(env, "unwrapped", None), getattr(model, "policy", None)
+    if not hasattr(inner, "acts"):  # importing the class would need Gymnasium
+        raise FednetError(f"export: env is no environment of fednet_emu, got {env!r:.60}; give an Environment")
+    if policy is None and not isinstance(model, nn.Module):
+        what = "is neither a model of Stable-Baselines3 nor an nn.Sequential"
+        raise FednetError(f"export: the agent {what}, got {model!r:.60}; give one of these")
     layers = list(model.children()) if policy is None else [*policy.mlp_extractor.policy_net, policy.action_net]
     keys = tuple(inner.observation_space) if policy is None else tuple(policy.features_extractor.extractors)
     names = [type(layer).__name__ for layer in layers]
@@ -125,7 +131,7 @@ def export(model: Any, env: Any, path: str | Path) -> Trained:
 
 def _refusals(inner: Any, model: Any, policy: Any, network: nn.Sequential) -> Iterator[str]:
     for name in (name for name in (type(layer).__name__ for layer in network) if name not in _LAYERS):
-        yield f"has a layer {name}, got it; use linear layers, tanh and ReLU"
+        yield f"has an unsupported layer, got {name}; use linear layers, tanh and ReLU"
     size, scores = sum(math.prod(space.shape) for space in inner.observation_space.values()), 0
     with suppress(RuntimeError):
         scores = network(torch.zeros(1, size)).shape[-1] if len(network) else 0

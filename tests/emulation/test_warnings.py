@@ -99,6 +99,17 @@ def test_devices_at_the_edge_are_named_with_their_time():
     assert "is not tried" not in given[0]
 
 
+def test_prototypes_and_activations_are_no_models():
+    """The size of a model says nothing about an upload where none is sent: only unusable links are named."""
+    at = at_m(100.0, 120.0, 3000.0, 1e6)
+    other = {**at, "algorithm": {"kind": "fedproto", "lr": 0.1}}
+    assert [text.split(" devices ")[1][:16] for key, text in sentences(at) if "uplink" in key] == [
+        "is out of reach ",
+        "is at the edge o",
+    ]
+    assert [text.split(" devices ")[1][:16] for key, text in sentences(other) if "uplink" in key] == ["is out of reach "]
+
+
 @pytest.mark.parametrize("name", ["quickstart", "deadline", "mobile_phones", "interference_cells", "over_the_air"])
 def test_shipped_scenarios_have_nobody_out_of_reach(name):
     """Nothing is said of their links."""

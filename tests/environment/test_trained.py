@@ -143,7 +143,7 @@ def test_layers_that_draw_are_not_exported(tmp_path) -> None:
     env = Environment(scene("algorithm.selection=power-of-choice"), timing_only=True)
     with pytest.raises(FednetError) as refusal:
         export(nn.Sequential(*layers(env), nn.Dropout()), env, tmp_path / "agent")
-    assert "has a layer Dropout" in str(refusal.value)
+    assert "has an unsupported layer, got Dropout" in str(refusal.value)
     assert "was trained with polls, got power-of-choice" in str(refusal.value)
 
 

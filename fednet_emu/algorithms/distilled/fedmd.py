@@ -28,6 +28,7 @@ class FedMD(PublicSamples, Synchronous):
     """Each device keeps its model, sends only scores of public samples, and learns from the mean of all scores."""
 
     kind = "fedmd"
+    exchanges_models = False
     uses = frozenset({"server-samples"})
 
     def events(self, n_samples: int | None) -> int:

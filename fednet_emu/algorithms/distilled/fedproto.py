@@ -42,6 +42,7 @@ class FedProto(Synchronous):
     """Each device keeps its own model, and sends only the mean features of each of its classes."""
 
     kind = "fedproto"
+    exchanges_models = False
     uses = frozenset()
     pull: float = Field(1.0, ge=0)
     """Factor of the loss term that keeps features near the global prototypes (lambda)."""

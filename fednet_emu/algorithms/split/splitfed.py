@@ -269,6 +269,7 @@ class SplitFed(LocalTraining):
     """Devices train the first layers of a model, the server the others; activations are sent for each batch."""
 
     kind = "splitfed"
+    exchanges_models = False
     ships_no_base = "devices have the first layers only"
     uses = frozenset({"server-speed"})
     excludes = (NO_SERVER_SPEED,)
