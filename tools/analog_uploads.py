@@ -1,4 +1,4 @@
-"""Mean uploads of the study `analog_latency` over the symbols of a sum: `python tools/analog_uploads.py FOLDER`.
+"""Mean upload times of the study `analog_latency` relative to a sum: `python tools/analog_uploads.py FOLDER`.
 
 Reads the records of the runs that `fednet sweep analog_latency --timing-only` leaves in FOLDER; writes
 `results/reference/analog_latency/uploads.csv`, with the closed forms of `scenarios/papers/analog_aggregation.py`.
@@ -29,8 +29,8 @@ def main(folder: Path) -> None:
     table = table.reset_index().rename(
         columns={"over-the-air": "sum_s", "ofdma": "ofdma_s", "devices.count": "devices"}
     )
-    symbols_s = analog.PARAMETERS / BANDWIDTH_HZ
-    table["ratio"] = table["ofdma_s"] / symbols_s
+    table["ratio"] = table["ofdma_s"] / table["sum_s"]
+    table["ratio_to_symbols"] = table["ofdma_s"] / (analog.PARAMETERS / BANDWIDTH_HZ)  # without the rounding to slots
     table["closed_form"] = [
         analog.ratio(float(power.split()[0]), devices)
         for power, devices in zip(table["power"], table["devices"], strict=True)

@@ -127,10 +127,11 @@ class AdaptiveTau(Algorithm):
     weight_decay: float = Field(0.0, ge=0)
     """Factor lambda of the term lambda / 2 |w|^2 in the loss."""
     budget_s: float | None = Field(None, gt=0)
-    """Simulated time in s for the whole training (R); give this or `budget_j`."""
+    """Simulated time in s for the whole training (R); give this or `budget_j`. The last two rounds may exceed the
+    budget, and a run has at least three rounds."""
     budget_j: float | None = Field(None, gt=0)
     """Energy in J for the whole training (R), counted like the value `energy_j` of the summary; give this or
-    `budget_s`."""
+    `budget_s`. The limits of `budget_s` apply."""
     phi: float = Field(0.025, gt=0)
     """Control parameter phi of the convergence bound, tuned for the data; 0.025 in the paper (linear classifier)."""
     tau_max: int = Field(100, gt=0)

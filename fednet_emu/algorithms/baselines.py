@@ -44,6 +44,9 @@ class LocalOnly(LocalTraining):
     if fewer are present."""
     deadline_s: Deadline = None
 
+    def events(self, n_samples: int | None) -> int:
+        return 1
+
     def run(self, fed: Federation) -> Process:
         """Run rounds in which devices train without a server; a late device keeps its old model."""
         models = [fed.initial_model()] * fed.n_devices
@@ -73,6 +76,12 @@ class Individual(LocalSteps):
 
     def demands(self) -> list[tuple[str, str, int]]:
         return [("device", "counted from 1 is more than there are", self.device + 1)]
+
+    def participants(self, count: int) -> int:
+        return 1
+
+    def events(self, n_samples: int | None) -> int:
+        return 1
 
     def run(self, fed: Federation) -> Process:
         w, k = fed.initial_model(), fed.device(self.device)

@@ -37,15 +37,17 @@ class Sources(NamedTuple):
     clone: Path | None = None
     data_dir: Path | None = None
 
-    def need(self, repository: str) -> Path:
+    def need(self, repository: str, *files: str) -> Path:
         """Return the folder with the user's clone of the GitHub repository `repository` (`owner/name`).
 
         Raises:
-            FednetError: the user has not given the folder.
+            FednetError: the user has not given the folder, or it lacks one of `files`.
         """
-        if self.clone is None or not self.clone.is_dir():
-            what = f"needs a clone of https://github.com/{repository}, whose files have no licence, got {self.clone}"
-            raise FednetError(f"reproduce: {what}; give its folder by --clone")
+        missing = [file for file in files if self.clone is None or not (self.clone / file).is_file()]
+        if self.clone is None or missing:
+            lacks = "" if self.clone is None else f", which lacks {missing[0]}"
+            what = f"needs a clone of https://github.com/{repository}, whose files have no licence"
+            raise FednetError(f"reproduce: {what}, got {self.clone}{lacks}; give its folder by --clone")
         return self.clone
 
 

@@ -21,6 +21,7 @@ from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.results.published import Sources
 from fednet_emu.units import dbm_to_watt
 
+PATH_LOSSES = "github/SystemData_50.mat"
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 USERS, CYCLES, CLOCK_HZ, KAPPA, NOISE_DBM_HZ = 20, 20 * 5e6, 2e9, 1e-28, -174.0
 NEEDS = Convergence(rounds=160, steps=4)
@@ -91,8 +92,8 @@ def _savings(path_loss_db: Array) -> Iterator[tuple[str, float]]:
 
 def ours(sources: Sources) -> dict[str, float]:
     """Return the largest time savings, and the energy savings within limits of the completion time, in percent."""
-    clone = sources.need("BrokenBunny/Energy-efficient-federated-learning")
-    arrays = scipy.io.loadmat(clone / "github/SystemData_50.mat")
+    clone = sources.need("BrokenBunny/Energy-efficient-federated-learning", PATH_LOSSES)
+    arrays = scipy.io.loadmat(clone / PATH_LOSSES)
     path_loss_db = np.ravel(arrays["PathLoss_User_BS"]).astype(np.float64)[-USERS:]
     values = dict(_savings(path_loss_db))
     own = step(Setting(), path_loss_db)

@@ -156,7 +156,8 @@ def _apart(ours: Any, known: Any) -> float:
 
 def ours(sources: Sources) -> dict[str, float]:
     """Return for each set the number of cases, the largest differences, and the number of clocks below their limit."""
-    clone, values = sources.need("nhatminh/FEDL-INFOCOM"), dict[str, float]()
+    files = (file for own in SETS.values() for file in (own.devices, own.clocks, own.results))
+    clone, values = sources.need("nhatminh/FEDL-INFOCOM", *files), dict[str, float]()
     for name, own in SETS.items():
         found = [differences(case, ton=own.ton) for case in cases(clone, own)]
         values[f"{name}_cases"] = float(len(found))

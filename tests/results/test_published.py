@@ -79,8 +79,9 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(FednetError, match=r"no such paper, got fedel; known are adaptive-tau, .*; did you mean 'fedl'"):
         compared("fedel")
     for paper, repository in (("fedl", "nhatminh/FEDL-INFOCOM"), ("completion-time", "BrokenBunny/Energy-efficient")):
-        with pytest.raises(FednetError, match=f"needs a clone of https://github.com/{repository}"):
-            compared(paper, Sources(tmp_path / "none"))
+        for clone in (tmp_path / "none", tmp_path):
+            with pytest.raises(FednetError, match=rf"needs a clone of .*/{repository}.*, which lacks \w"):
+                compared(paper, Sources(clone))
 
 
 def test_all_tables_are_committed_with_all_rows() -> None:
@@ -188,6 +189,21 @@ def test_public_rows_tell_their_rounds() -> None:
 
     assert paper.rounds_of(row) == taus.tolist()
     assert paper.rounds_of({**row, "tau_setup": 1, "total_time_recomputed": 12 * 0.11}) == [1] * 12
+
+
+def test_incomplete_runs_are_left_out_before_runs_are_numbered(tmp_path: Path) -> None:
+    """A second run that stopped early is no block, and too few complete runs are an error."""
+    paper = program("adaptive-tau")
+    whole = [(sim, case, tau) for sim in (0, 1) for case in range(4) for tau in (-1, *paper.FIXED)]
+    rows = pd.DataFrame([*whole, *whole[:7], *whole], columns=["Simulation", "case", "tau_setup"])
+    (tmp_path / "results").mkdir()
+    rows.assign(Type="distributed").to_csv(tmp_path / paper.RESULTS, index=False)
+
+    found = paper.public_rows(tmp_path)
+
+    assert found["block"].tolist() == [1] * 96 + [2] * 96
+    with pytest.raises(FednetError, match="has 352 rows with a fixed tau in its first 4 complete runs, got 176"):
+        paper.ours(Sources(tmp_path))
 
 
 def test_published_module_names_its_papers() -> None:

@@ -33,6 +33,9 @@ class AdPsgd(Decentralised):
 
     kind = "ad-psgd"
 
+    def events(self, n_samples: int | None) -> int:
+        return 2  # a computation, and two transfers of every other device
+
     def run(self, fed: Federation) -> Process:
         peers, devices = Peers(fed, self), np.flatnonzero(fed.task.n_samples).tolist()
         working = [fed.start(peers.work(fed.device(k))) for k in devices]

@@ -8,6 +8,7 @@ called EB-FDMA, and `turns` is called TDMA. The paper's third baseline, FE-FDMA,
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import numpy as np
@@ -66,7 +67,8 @@ def turns_s(round_: Round, j_per_s: float) -> float:
 
 def energy_j(round_: Round, grants: Grant[Array]) -> tuple[Array, Array]:
     """Return each device's energy in J for computing [n] and for sending [n] in a round with the grants `grants`."""
-    efficiency = log1p(grants.power_part * round_.gamma / grants.share)
-    air_s = round_.need_s / (grants.share * np.minimum(efficiency, round_.highest))
+    snr, lowest = grants.power_part * round_.gamma, math.expm1(round_.lowest)
+    share = np.minimum(grants.share, snr / lowest) if lowest else grants.share  # weak signals use a part of the grant
+    air_s = round_.need_s / (share * np.minimum(log1p(snr / share), round_.highest))
     drawn_w = grants.power_part * round_.power_w / round_.amplifier_efficiency + round_.circuit_w
     return round_.compute_j * grants.clock_part**2, drawn_w * air_s + round_.bits_j

@@ -62,10 +62,11 @@ class LocalAccuracy(NamedTuple):
 def fedl_cost(round_: Round, j_per_s: float, min_power_w: float = 0.0) -> RoundCost:
     """Return the costs of a round in which devices send one at a time, from the solutions of FEDL's SUB1 and SUB2."""
     compute_s = computing_s(round_, j_per_s)
-    clock = np.clip(round_.compute_s / compute_s, round_.min_clock, 1.0)
+    clock = np.clip(round_.compute_s / compute_s, round_.min_clock, 1.0) if compute_s else round_.min_clock
     efficiency = sending_efficiency(round_, j_per_s, min_power_w)
-    air_s = round_.need_s / efficiency
-    drawn_w = round_.power_w * np.expm1(efficiency) / round_.gamma / round_.amplifier_efficiency + round_.circuit_w
+    air_s = round_.need_s / (efficiency * round_.widest)
+    part = np.minimum(np.expm1(efficiency) / round_.gamma, 1.0)
+    drawn_w = part * round_.power_w / round_.amplifier_efficiency + round_.circuit_w
     return RoundCost(
         compute_s, float((round_.compute_j * clock**2).sum()), float(air_s.sum()), float((air_s * drawn_w).sum())
     )

@@ -11,6 +11,7 @@ from scipy.optimize import minimize, minimize_scalar
 from fednet_emu.network.planning import EqualBand, Fedl, LeastEnergy, LeastTime, Turns
 from fednet_emu.network.planning.baselines import energy_j
 from fednet_emu.network.planning.local_accuracy import Convergence, RoundCost, fedl_cost, infocom_accuracy, ton_accuracy
+from fednet_emu.radio.rates.shannon import Shannon
 from tests.network.planning.instances import CAPACITY, PRACTICAL, end_s, random_round
 from tests.network.planning.instances import energy_j as defined_energy_j
 from tests.quick import examples
@@ -129,6 +130,22 @@ def test_energies_are_those_of_the_definitions(seed):
     grants = LeastEnergy(stretch=1.5).plan(round_)
 
     assert sum(map(np.sum, energy_j(round_, grants))) == pytest.approx(defined_energy_j(round_, *grants[:3]), rel=1e-9)
+
+
+@pytest.mark.parametrize("law", [CAPACITY, Shannon(), Shannon(gap_db=0, min_efficiency_bps_hz=0.5)])
+@pytest.mark.parametrize("compute_s", [0.0, 0.1])
+def test_devices_with_weak_signals_have_their_full_power_for_the_planned_time(law, compute_s):
+    """At an SNR of 0.01, a minimum efficiency leaves a part of the band; the energy is 10 mW times the airtime."""
+    one = np.ones(1)
+    round_ = replace(random_round(1, 1, law), compute_s=compute_s * one, compute_j=0.3 * one, ready_s=0 * one)
+    round_ = replace(round_, snr=0.01 * one, power_w=0.01 * one, circuit_w=0.0, amplifier_efficiency=1.0)
+    planned_s = float(Fedl(j_per_s=1e9).plan(round_).ends_s[0])
+    cost = fedl_cost(round_, 1e9)
+
+    assert energy_j(round_, Turns().plan(round_))[1] == pytest.approx(0.01 * (planned_s - compute_s), rel=1e-9)
+    assert cost.compute_s + cost.send_s == pytest.approx(planned_s, rel=1e-12)
+    assert cost.send_j == pytest.approx(0.01 * cost.send_s, rel=1e-9)
+    assert cost.compute_j == pytest.approx(0.3 if compute_s else 0.3 * float(round_.min_clock[0]) ** 2)
 
 
 def test_the_outer_search_over_the_local_accuracy_is_that_of_a_grid():
