@@ -332,6 +332,10 @@ class Synchronous(LocalTraining):
     def participants(self, count: int) -> int:
         return self.selection.most(cohort_size(self.cohort, count), count)
 
+    def answers(self, count: int) -> int:
+        rate = self.asking_rate(count)
+        return self.participants(count) if rate is None else max(1, round(rate * count))
+
     def asking_rate(self, count: int) -> float | None:
         return self.selection.rate(min(cohort_size(self.cohort, count), count), count)
 

@@ -15,6 +15,9 @@ from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.errors import FednetError, require_known
 from fednet_emu.records.summaries import deliveries
 
+OFF_AIR = ("ack_wait_s", "reception_delay_s")
+"""Columns of the table of transfers with the durations, in s, of phases after the start in which no bits are sent; they
+exist only in runs with delays other than airtime."""
 TRANSFER_COLUMNS = ("transfer", "direction", "sender", "receiver", "requested_s", "started_s", "ended_s", "loss_reason")
 RECEPTION_COLUMNS = ("transfer", "receiver", "loss_reason")
 COMPUTE_COLUMNS = ("device", "started_s", "ended_s", "stopped")
@@ -67,10 +70,15 @@ def first_rounds_end_s(rounds: pd.DataFrame, transfers: pd.DataFrame, computes: 
 
 
 def _parts(transfers: pd.DataFrame, receptions: pd.DataFrame) -> pd.DataFrame:
-    """Return one row for each device that sends or receives a transfer; `waits` is True if the device waits before."""
+    """Return one row for each device that sends or receives a transfer; `waits` is True if the device waits before.
+
+    The end of a row of a sender is the time at which the last bit leaves the sender.
+    """
     heard, sent = deliveries(transfers, receptions), transfers[transfers["sender"] >= 0]
     heard = heard[heard["receiver"] >= 0]
     receiving = heard.assign(device=heard["receiver"], waits=heard["sender"] < 0)
+    if OFF_AIR[1] in sent:
+        sent = sent.assign(ended_s=sent["ended_s"] - sent[OFF_AIR[1]])
     parts = pd.concat([sent.assign(device=sent["sender"], waits=True), receiving], ignore_index=True)
     return parts.assign(failed=parts["loss_reason"] != "")
 
@@ -82,19 +90,27 @@ BINS = 480
 def state_shares(bars: pd.DataFrame, devices: int, edges_s: Array) -> dict[str, Array]:
     """Return for each activity the fraction of devices [intervals] that perform it, averaged over each time interval.
 
-    A device with several simultaneous activities counts once in each of these activities.
+    If activities of a device overlap, the first one in the order of `SPENT` counts.
 
     Args:
-        bars: the activities; see `activity_bars`.
+        bars: the activities; see `activity_bars`. Activities of the server are ignored.
         devices: number of devices, including idle devices.
         edges_s: edges of the intervals [intervals + 1], in simulated seconds.
     """
-    widths_s = np.diff(edges_s)
-    return {
-        str(activity): np.diff(time_before(some["started_s"], edges_s) - time_before(some["ended_s"], edges_s))
-        / (widths_s * devices)
-        for activity, some in bars.groupby("activity", observed=True)
-    }
+    bars = bars[bars["device"] >= 0].sort_values(["device", "started_s"])
+    shares: dict[str, Array] = {}
+    busy: Array = np.zeros(len(edges_s) - 1)
+    for place, name in enumerate(SPENT):
+        some = bars[bars["activity"].isin(SPENT[: place + 1])]
+        if not (some["activity"] == name).any():
+            continue
+        # each activity counts from the latest end of all earlier activities of its device, which may be after its end
+        earlier_s = some.groupby("device")["ended_s"].cummax().groupby(some["device"]).shift()
+        started_s, ended_s = (np.fmax(some[column], earlier_s) for column in ("started_s", "ended_s"))
+        busy_s = np.diff(time_before(started_s, edges_s) - time_before(ended_s, edges_s))
+        shares[name] = busy_s / (np.diff(edges_s) * devices) - busy
+        busy = busy + shares[name]
+    return shares
 
 
 def time_before(instants_s: ArrayLike, edges_s: Array) -> Array:
@@ -116,7 +132,10 @@ duration of these activities, longest first. None stands for the order by device
 
 
 def ranked(bars: pd.DataFrame, sort: str) -> list[int]:
-    """Return all devices with activities, in one of the orders of `SORTS`. Ties are sorted by device number."""
+    """Return all devices with activities, in one of the orders of `SORTS`. Ties are sorted by device number.
+
+    The server counts as a device with the number -1.
+    """
     counts, devices = SORTS[sort], np.unique(bars["device"].to_numpy(np.int64))
     if counts is not None:
         took_s = (bars["ended_s"] - bars["started_s"]).where(counts(bars), 0.0)
@@ -189,9 +208,11 @@ def air_use(transfers: pd.DataFrame, simulated_s: float) -> tuple[Array, list[Us
     """Return the edges [intervals + 1] of equal time intervals, in simulated seconds, and the occupancy of each band.
 
     There are 40 to 480 intervals. The number decreases as the number of bands increases, which limits the amount of
-    data on a page.
+    data on a page. Waits for acknowledgements are placed before the time on the air.
     """
-    on_air = transfers[transfers["started_s"].notna()]
+    gaps_s, tail_s = (transfers.get(name, 0.0) for name in OFF_AIR)
+    on_air = transfers.assign(started_s=transfers["started_s"] + gaps_s, ended_s=transfers["ended_s"] - tail_s)
+    on_air = on_air[on_air["started_s"].notna()]
     bands = on_air.groupby(["direction", "cell"], observed=True)
     bins = min(max(MOST_NUMBERS // max(2 * bands.ngroups, 1), FEWEST_BINS), MOST_BINS)
     edges_s = np.linspace(0.0, max(simulated_s, 1e-9), bins + 1)

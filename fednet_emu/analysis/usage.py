@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fednet_emu.analysis.activity import COMPUTE_COLUMNS, RECEPTION_COLUMNS, TRANSFER_COLUMNS, activity_bars, time_split
+from fednet_emu.analysis.activity import (
+    COMPUTE_COLUMNS,
+    OFF_AIR,
+    RECEPTION_COLUMNS,
+    TRANSFER_COLUMNS,
+    activity_bars,
+    time_split,
+)
 from fednet_emu.analysis.quantities import counted, format_bits, format_energy, format_seconds
 from fednet_emu.analysis.run import RunRecords
 from fednet_emu.analysis.scales import with_total_bits
@@ -21,8 +28,6 @@ from fednet_emu.records.summaries import by_device, losses_in_words
 
 TRANSFERS = (*TRANSFER_COLUMNS, "receivers", "size_bit", "transmitted_bit", "delivered_bit", "lost_bit", "energy_j",
              "rx_energy_j", "cell")  # fmt: skip
-OFF_AIR = ("ack_wait_s", "reception_delay_s")
-"""Columns of the table of transfers with the durations, in s, of phases after the start in which no bits are sent."""
 COMPUTES = (*COMPUTE_COLUMNS, "flop", "energy_j")
 
 
@@ -199,9 +204,16 @@ def _costs(usage: Usage) -> str:
     if energies[cause] > 0:
         own_j = sum(energies.values())
         most_of_it = f"{energies[cause] / own_j:.0%} of it on {_cause(cause)}"
-        unknown = ", without computing, whose power is unknown" if summary.get("compute_j", 0.0) is None else ""
+        unknown = _not_counted(usage)
         text += f"; devices spent {format_energy(own_j)}{unknown}, {most_of_it}"
     return f"{text}."
+
+
+def _not_counted(usage: Usage) -> str:
+    computing_j = usage.run.table("energies", ("computing_j",))["computing_j"][:-1] if usage.run.has("energies") else ()
+    count = int(np.isnan(np.asarray(computing_j, np.float64)).sum())
+    whose = "" if count == usage.devices else f" on {count:,} of {usage.devices:,} devices"
+    return f", without computing{whose}, whose power is unknown" if count else ""
 
 
 def _cause(cause: str) -> str:
@@ -291,11 +303,14 @@ def histogram(values: Array) -> dict[str, Any] | None:
 
 
 def _staleness(usage: Usage) -> dict[str, Any] | None:
-    """Return the number of updates by staleness, from the first table with such a column; None if there is none."""
+    """Return the number of updates by staleness, from the first table with such a column; None if there is none.
+
+    Tables with the column `updates` are ignored. Their rows count several updates.
+    """
     run = usage.run
     for name in run.names():
         table = run.table(name)
-        if "staleness" in table and len(table):
+        if "staleness" in table and "updates" not in table and len(table):
             values, counts = np.unique(pd.to_numeric(table["staleness"]).dropna(), return_counts=True)
             return {"series": name, "values": values, "counts": counts}
     return None

@@ -256,7 +256,8 @@ def _print_outlook(outlook: Outlook) -> None:
     ERRORS.print(str(outlook.cost))
     algorithm, count = outlook.scenario.algorithm, outlook.scenario.devices.count
     if (cohort := getattr(algorithm, "cohort", None)) is not None:
-        ERRORS.print(f"cohort: {cohort} ({algorithm.participants(count)} of {count} devices)")
+        most, mean = algorithm.participants(count), algorithm.answers(count)
+        ERRORS.print(f"cohort: {cohort} ({mean} of {count} devices{', on average' if mean < most else ''})")
     for sentence in filter(None, (outlook.secrecy, outlook.company)):
         ERRORS.print(sentence)
     for note in notes(outlook.scenario):

@@ -108,7 +108,7 @@ class Cost:
         if self.shipped_bit:
             size += f", which each device is sent once in {self.shipped_bit:,} bits,"
         if self.upload_bit is not None and self.upload_bit < 8 * self.model_byte:
-            size += f", compressed to {self.upload_bit:,} bits for uploads"
+            size += f", which has {self.upload_bit:,} bits if compressed for the uplink"
         if self.events_each is None:
             events = "an unknown number of events"
         elif self.events is None:
@@ -289,7 +289,8 @@ def crowds(outlook: Outlook) -> Iterator[Crowd]:
         reached, cells = np.isfinite(takes_s), len(stations_m)
         loads = np.bincount(links.serving[reached], takes_s[reached], cells) * rate / len(takes_s)
         own_slice = its.slice if its.slice and network.slices else OTHERS
-        is_bound = way.access.kind in ("dcf", "slotted-aloha") or network.transport.kind != "none"
+        waits = network.transport.kind != "none" or way.delay.kind != "none"
+        is_bound = waits or way.access.kind in ("dcf", "slotted-aloha")
         lost = int(np.count_nonzero(~reached))
         yield Crowd(its.name, its.direction, own_slice, len(takes_s), rate, rate * size_bit, loads, is_bound, lost)
 

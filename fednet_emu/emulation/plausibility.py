@@ -269,7 +269,7 @@ def slots(outlook: Outlook) -> Iterator[Problem]:
     shorter = bound._replace(
         low=(bound.low or 0.0) * 15 / subcarrier_spacing_khz, what=f"a slot at {subcarrier_spacing_khz} kHz"
     )
-    yield from shorter.judge(("network", "uplink"), takes_s, f" for an upload of {size_bit:,} bits")
+    yield from shorter.judge(("network", "uplink"), takes_s, f" to upload a model of {size_bit:,} bits")
 
 
 PLAUSIBLE: tuple[Callable[[Outlook], Iterator[Problem]], ...] = (

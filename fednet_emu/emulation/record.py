@@ -195,17 +195,17 @@ def totals(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str, 
 
 
 def _energies(ledger: Ledger) -> dict[str, float | None]:
-    """Return energies in J of the whole network and its components; `compute_j` is None if an energy model is missing.
+    """Return energies in J of the whole network and its components; `compute_j` is None if no device has a known one.
 
     `idle_j` is the idle energy of the devices, and `waiting_j` the share of it in times without any activity. The
     energies of transmission, reception and computation are counted in addition to the idle energy.
     """
     devices = {name: ledger.energies.column(name)[:-1] for name in EnergyRow._fields[1:]}
     station_j = sum(float(ledger.energies.column(name)[-1]) for name in ("sending_j", "idle_j"))
-    compute_j = float(devices["computing_j"].sum())
+    known = ~np.isnan(devices["computing_j"])
     return {
         "energy_j": ledger.spent_j(ledger.ended_ns),
-        "compute_j": None if math.isnan(compute_j) else compute_j,
+        "compute_j": float(devices["computing_j"][known].sum()) if known.any() else None,
         "transmit_j": float(devices["sending_j"].sum()),
         "rx_energy_j": float(devices["receiving_j"].sum()),
         "idle_j": float(devices["idle_j"].sum()),

@@ -116,10 +116,10 @@ class Curve(NamedTuple):
         """Return the curve that an `fe.Run` has measured; raise a `FednetError` if it is none or has no accuracies."""
         if not isinstance(run, RunRecords):
             raise FednetError(f"proxy: needs a run with accuracies, got {run!r:.60}; give what fednet_emu.run returns")
-        scores = run.evaluations.dropna(subset=["accuracy"])
+        scores = run.table("evaluations").dropna(subset=["accuracy"])
         if not len(scores):
             raise FednetError(f"proxy: needs a run with accuracies, got {run.name}; run it with training")
-        total = np.append(0.0, np.cumsum(run.rounds["arrived"].to_numpy()))
+        total = np.append(0.0, np.cumsum(run.table("rounds")["arrived"].to_numpy()))
         places = np.minimum(scores["round"].to_numpy(), len(total) - 1)
         return cls(tuple(total[places].tolist()), tuple(scores["accuracy"].tolist()))
 

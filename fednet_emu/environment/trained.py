@@ -104,7 +104,8 @@ def export(model: Any, env: Any, path: str | Path) -> Trained:
         FednetError: the agent reads oracle keys or running statistics, or has random outputs or unsupported layers; or
             an argument has another type.
     """
-    inner, policy = getattr(env, "unwrapped", None), getattr(model, "policy", None)
+    inner: Any = getattr(env, "unwrapped", None)
+    policy = getattr(model, "policy", None)
     if not hasattr(inner, "acts"):  # importing the class would need Gymnasium
         raise FednetError(f"export: env is no environment of fednet_emu, got {env!r:.60}; give an Environment")
     if policy is None and not isinstance(model, nn.Module):

@@ -57,7 +57,7 @@ class TransferRow(NamedTuple):
     energy_j: Measure
     """energy of the transmitter: (radiated power / amplifier efficiency + circuit power) x airtime + `tx_j_per_bit`"""
     rx_energy_j: Measure
-    """energy of the receiving devices, summed: `rx_consumption_w` x airtime + `rx_j_per_bit`"""
+    """energy of the receiving devices, summed: `rx_consumption_w` x time from start to end + `rx_j_per_bit`"""
     cell: Annotated[int, Column(np.int32, digest=False)]
     """index of the transfer's cell, from 0. After a handover, it is the last cell; for a sidelink transfer, the index
     of the cluster"""

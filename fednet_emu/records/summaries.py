@@ -84,8 +84,9 @@ def idle_s(ledger: Ledger, n_devices: int, simulated_ns: int) -> Array:
     """Return the idle time in s [n_devices] of each device up to the time `simulated_ns`.
 
     A device is idle while its battery is not empty and it neither sends, receives nor computes. Devices that are absent
-    for other reasons count as idle. A receiver is busy until the end of a transfer, even if the transfer is lost.
-    Overlapping activities count once. All activities must be in the ledger, so the run must be finished.
+    for other reasons count as idle. A sender is busy until the last bit is on the air. A receiver is busy until the end
+    of a transfer, even if the transfer is lost. Overlapping activities count once. All activities must be in the
+    ledger, so the run must be finished.
     """
     device, started_ns, ended_ns = activities(ledger)
     counted = (device > SERVER) & (started_ns >= 0)
@@ -101,8 +102,14 @@ def activities(ledger: Ledger) -> tuple[IntArray, IntArray, IntArray]:
     empty, empty_from_ns, empty_to_ns = empty_spans(ledger)
     device = (sends("sender"), sends("receiver"), hears("receiver"), works("device"), empty)
     starts_ns = (started_ns, started_ns, started_ns[row], works("started_ns"), empty_from_ns)
-    ends_ns = (ended_ns, ended_ns, ended_ns[row], works("ended_ns"), empty_to_ns)
+    ends_ns = (last_bit_ns(ledger), ended_ns, ended_ns[row], works("ended_ns"), empty_to_ns)
     return np.concatenate(device).astype(np.int64), np.concatenate(starts_ns), np.concatenate(ends_ns)
+
+
+def last_bit_ns(ledger: Ledger) -> IntArray:
+    """Return the times in ns [transfers] at which transfers have left the sender: their ends less reception delays."""
+    ended_ns = ledger.transfers.column("ended_ns")
+    return ended_ns - ledger.transfers.column("reception_delay_ns") if ledger.has_phases else ended_ns
 
 
 def _union_ns(device: IntArray, started_ns: IntArray, ended_ns: IntArray) -> tuple[IntArray, IntArray]:
@@ -216,12 +223,13 @@ def other_users(ledger: Ledger, ended_ns: int) -> dict[str, dict[str, Any]]:
 def busy_spans(ledger: Ledger, kind: int) -> tuple[IntArray, IntArray]:
     """Return the starts and ends in ns, each [n], of the periods in which the federation transmits on links of a kind.
 
-    `kind` is the code of the direction (uplink, downlink or sidelink). Overlapping transmissions form one period.
+    `kind` is the code of the direction (uplink, downlink or sidelink). Overlapping transmissions form one period. A
+    transfer that has sent no bit is left out.
     """
     sent = ledger.transfers.column
-    own = (sent("direction") == kind) & (sent("started_ns") >= 0)
+    own = (sent("direction") == kind) & (sent("started_ns") >= 0) & (sent("transmitted_bit") > 0)
     order = np.argsort(sent("started_ns")[own], kind="stable")
-    starts_ns, ends_ns = sent("started_ns")[own][order], np.maximum.accumulate(sent("ended_ns")[own][order])
+    starts_ns, ends_ns = sent("started_ns")[own][order], np.maximum.accumulate(last_bit_ns(ledger)[own][order])
     first = np.append(True, starts_ns[1:] > ends_ns[:-1])[: len(starts_ns)]
     return starts_ns[first], ends_ns[np.append(first[1:], True)[: len(ends_ns)]]
 

@@ -39,7 +39,7 @@ from pydantic import Field
 from simpy.events import Event
 from torch import Tensor
 
-from fednet_emu.algorithms.base import Invited, LocalTraining
+from fednet_emu.algorithms.base import EVENTS, Invited, LocalTraining
 from fednet_emu.federation import (
     Accumulation,
     Deferred,
@@ -70,6 +70,9 @@ class HierFAvg(LocalTraining):
     """Maximum number of times that a device sends a lost upload again."""
     backhaul_retries: int = Field(3, ge=0)
     """Maximum number of times that a message lost on the backhaul is sent again, in either direction."""
+
+    def events(self, n_samples: int | None) -> int:
+        return EVENTS * self.edge_rounds
 
     def run(self, fed: Federation) -> Process:
         w, edges = fed.initial_model(), EdgeServers(fed)

@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 from fednet_emu.analysis.activity import (
     COMPUTE_COLUMNS,
     RECEPTION_COLUMNS,
-    TRANSFER_COLUMNS,
     WHOLE,
     Window,
     activity_bars,
@@ -245,8 +244,8 @@ def _settings(formats: Sequence[str]) -> dict[str, Any]:
     return {"pgf.texsystem": found[0]}
 
 
-TIMELINE = {
-    "transfers": TRANSFER_COLUMNS,
+TIMELINE: dict[str, Sequence[str] | None] = {
+    "transfers": None,  # phases have columns in some runs only
     "receptions": RECEPTION_COLUMNS,
     "computes": COMPUTE_COLUMNS,
     "rounds": ROUND_COLUMNS,

@@ -24,6 +24,7 @@ from fednet_emu.analysis.quantities import LONG_TIMES, Unit, axis_unit
 from fednet_emu.arrays import Array
 from fednet_emu.draw.palette import ACTIVITIES, ORANGE
 from fednet_emu.draw.style import add_legend, finish_axes, new_figure, round_ticks, wrapped
+from fednet_emu.records.ledger import SERVER
 
 MAX_ROWS = 60
 """Maximum number of device rows in a figure. If there are more devices, areas are added and only some devices shown."""
@@ -95,6 +96,15 @@ class Panel:
     sort: str | None = None
     over_s: float = np.inf
 
+    @property
+    def count(self) -> int:
+        """Number of devices, without the server; of devices with bars if the number of all devices is unknown."""
+        return max(self.devices, self.of_devices["device"].nunique())
+
+    @property
+    def of_devices(self) -> pd.DataFrame:
+        return self.bars[self.bars["device"] > SERVER]
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -107,14 +117,14 @@ class Rows:
 
 def rows_of(panel: Panel, panels: int) -> Rows:
     """Return the device rows of one panel in a timeline figure with `panels` panels."""
-    everyone = ranked(panel.bars, panel.sort or "device")
-    count = max(panel.devices, len(everyone))
-    if len(everyone) <= MAX_ROWS // panels:
-        idle = f"\n({len(everyone)} of {count})" if count > len(everyone) else ""
+    count, active = panel.count, panel.of_devices["device"].nunique()
+    if active <= MAX_ROWS // panels:
+        idle = f"\n({active} of {count})" if count > active else ""
+        everyone = ranked(panel.bars, panel.sort or "device")
         return Rows(everyone, False, f"Device{f', by {panel.sort}' if panel.sort else ''}{idle}")
     waited = (panel.bars["activity"] == WAITING).any()
     sort = panel.sort or ("waiting" if waited else "busy")
-    some = spread(ranked(panel.bars, sort), max(MIN_ROWS, SOME_ROWS // panels))
+    some = spread(ranked(panel.of_devices, sort), max(MIN_ROWS, SOME_ROWS // panels))
     return Rows(some, True, f"{len(some)} of {count}, by {sort}")
 
 
@@ -125,7 +135,7 @@ def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
     (60 divided by the number of panels, if there are several). Otherwise the panel has areas with the share of devices
     in each state, and rows for some devices. These devices are evenly spaced in the sort order, by default from the
     longest to the shortest waiting time. Devices without activities have no row. The axis label then states the number
-    of rows and the number of devices.
+    of rows and the number of devices. Without areas, a server that computes has a row, which is not counted.
     """
     panels = [panel for panel in panels if len(panel.bars)]
     if not panels:
@@ -160,11 +170,10 @@ def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
 def _draw_areas(axes: Axes, panel: Panel, unit: Unit) -> None:
     """Plot the fraction of devices in each activity as stacked areas; the background above is that of idle devices."""
     edges_s = np.linspace(panel.from_s, panel.until_s, BINS + 1)
-    shares = state_shares(panel.bars, max(panel.devices, panel.bars["device"].nunique()), edges_s)
+    shares = state_shares(panel.bars, panel.count, edges_s)
     known = [(look, shares[name]) for name, look in LOOKS.items() if name in shares]
-    # Steps are as wide as their intervals. A device in two states at once counts twice, so the sum is capped at 100 %.
-    heights = [100 * np.append(share, share[-1]) for _, share in known]
-    tops = np.minimum(np.cumsum(heights, axis=0), 100.0)
+    heights = [100 * np.append(share, share[-1]) for _, share in known]  # steps are as wide as their intervals
+    tops = np.cumsum(heights, axis=0)
     for (look, _), low, high in zip(known, np.vstack([np.zeros((1, BINS + 1)), tops[:-1]]), tops, strict=True):
         axes.fill_between(edges_s / unit.size, low, high, step="post", color=look.colour, linewidth=0.0)
     axes.set_facecolor(IDLE_COLOUR)
@@ -193,7 +202,7 @@ def _draw(axes: Axes, panel: Panel, rows: Rows, unit: Unit) -> None:
             options = {"facecolors": ["white" if failed else look.colour], "edgecolors": [edge]}
             # the thin outline keeps bars narrower than a pixel visible
             _add_bars(axes, boxes, zorder=look.layer, linewidths=0.4, hatch=HATCH if failed else None, **options)
-    axes.set_yticks(range(len(devices)), [str(device) for device in devices])
+    axes.set_yticks(range(len(devices)), ["server" if device == SERVER else str(device) for device in devices])
     round_ticks(axes.xaxis)
     finish_axes(axes, grid=False)
     axes.tick_params(axis="y", length=0.0, labelsize=ROW_LABEL_PT)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fednet_emu.analysis.run import RunRecords
 from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.draw.trace import names
-from fednet_emu.records.ledger import NEVER_NS, SERVER, SEVERAL
+from fednet_emu.records.ledger import NEVER_NS, SERVER, SEVERAL, WHERE_USED
 from fednet_emu.records.reasons import CODE, REASONS
 from fednet_emu.records.rows import KINDS
 
@@ -20,9 +20,12 @@ PART_ROWS = 1 << 14
 """Number of rows of a table that are read at once."""
 
 TRANSFERS = ("transfer", "direction", "sender", "receiver", "receivers", "size_bit", "value_id", "requested_s",
-             "started_s", "ended_s", "transmitted_bit", "loss_reason", "energy_j", "rx_energy_j", "cell")  # fmt: skip
+             "started_s", "ended_s", "transmitted_bit", "loss_reason", "energy_j", "rx_energy_j", "cell",
+             "mean_rate_bps")  # fmt: skip
 RECEPTIONS = ("transfer", "receiver", "loss_reason")
 COMPUTES = ("device", "started_s", "ended_s", "flop", "energy_j", "input", "result", "stopped")
+BACKHAUL = ("ended_s", "energy_j")
+BATTERIES = ("device", "simulated_s", "state")
 SPANS = {"transfers": ("requested_s", "ended_s"), "computes": ("started_s", "ended_s")}
 _WORDS = {"direction": KINDS, "loss_reason": REASONS, "stopped": REASONS}
 
@@ -39,28 +42,32 @@ class Part(NamedTuple):
         transfers: transfers that ended in the interval.
         receptions: one row for each receiver of the transfers that have several receivers.
         computes: computations that ended in the interval. `compute` is the row number in the recorded table.
+        backhaul: end times and energies of the backhaul messages that ended in the interval.
     """
 
     until_ns: int
     transfers: Columns
     receptions: Columns
     computes: Columns
+    backhaul: Columns
 
 
 def parts(run: RunRecords) -> Iterator[Part]:
-    """Yield the transfers, receptions and computations of a run in parts, in order of end time."""
+    """Yield the transfers, receptions, computations and backhaul messages of a run in parts, in order of end time."""
     transfers = _Table(run, "transfers", TRANSFERS, "ended_s")
     receptions = _Table(run, "receptions", RECEPTIONS, "transfer")
     computes = _Table(run, "computes", COMPUTES, "ended_s")
+    backhaul = _Table(run, "backhaul", BACKHAUL, "ended_s")
     numbered = 0
-    while transfers.left or computes.left:
-        until_s = min(table.known_until for table in (transfers, computes) if table.left)
+    while left := [table.known_until for table in (transfers, computes, backhaul) if table.left]:
+        until_s = min(left)
         sent, worked = transfers.until(until_s), computes.until(until_s)
         heard = receptions.until(sent["transfer"].max()) if (sent["receiver"] == SEVERAL).any() else receptions.none
         made = _columns(worked)
         made["compute"] = np.arange(numbered, numbered + len(worked))
         numbered += len(worked)
-        yield Part(int(np.rint(until_s * 1e9)), _columns(sent), _columns(heard), made)
+        rest = _columns(backhaul.until(until_s))
+        yield Part(int(np.rint(until_s * 1e9)), _columns(sent), _columns(heard), made, rest)
 
 
 def longest_ns(run: RunRecords) -> int:
@@ -88,7 +95,8 @@ class _Table:
 
     def __init__(self, run: RunRecords, name: str, columns: Sequence[str], by: str) -> None:
         self.none = pd.DataFrame(columns=list(columns))
-        self._batches, self._by = run.batches(name, columns, PART_ROWS), by
+        is_there = name not in WHERE_USED or run.has(name)
+        self._batches, self._by = run.batches(name, columns, PART_ROWS) if is_there else iter(()), by
         self._rows = next(self._batches, self.none)
 
     @property
@@ -120,7 +128,7 @@ def _columns(table: pd.DataFrame) -> Columns:
             columns[f"{name[:-2]}_ns"] = nanoseconds(table[name])
         else:
             columns[name] = table[name].to_numpy(
-                np.float64 if name.endswith(("_j", "flop", "transmitted_bit")) else np.int64
+                np.float64 if name.endswith(("_j", "flop", "transmitted_bit", "_bps")) else np.int64
             )
     return columns
 
@@ -227,7 +235,7 @@ def _on_air(sent: Columns, place: IntArray, device: IntArray, receives: Mask, lo
     rows = _rows(device, sent["started_ns"][place], sent["ended_ns"][place], ON_AIR, transfer)
     rows["name"] = names.transfer_name(sent["direction"][place], receives.astype(np.int64), lost)
     rows["amount"] = sent["size_bit"][place]
-    rows["rate_bps"] = sent["transmitted_bit"][place] / np.maximum(rows["ended_ns"] - rows["started_ns"], 1) * 1e9
+    rows["rate_bps"] = sent["mean_rate_bps"][place]
     shared_j = sent["rx_energy_j"][place] / sent["receivers"][place]
     rows["energy_j"] = np.where(receives, shared_j, sent["energy_j"][place])
     known = payload >= 0
@@ -270,8 +278,11 @@ def _rows(device: IntArray, started_ns: IntArray, ended_ns: IntArray, form: int,
 
 
 def steps(part: Part, cell: IntArray) -> Rows:
-    """Return the changes of all counters (senders, queue, bits, energy); `cell` [transfers] are cells of transfers."""
-    sent, made = part.transfers, part.computes
+    """Return the changes of all counters (senders, queue, bits, energy); `cell` [transfers] are cells of transfers.
+
+    The energy excludes idle energies; see `idle_energy`.
+    """
+    sent, more = part.transfers, (part.computes, part.backhaul)
     senders, queue, bits = (names.counter_number(what, cell, sent["direction"]) for what in range(len(names.COUNTERS)))
     started_ns, ended_ns = sent["started_ns"], sent["ended_ns"]
     on_air, one = started_ns != NEVER_NS, np.ones(len(cell))
@@ -283,12 +294,32 @@ def steps(part: Part, cell: IntArray) -> Rows:
         (ended_ns[on_air], senders[on_air], -one[on_air]),
         (ended_ns[on_air], bits[on_air], sent["transmitted_bit"][on_air]),
         (ended_ns, np.full(len(cell), names.ENERGY), sent["energy_j"] + sent["rx_energy_j"]),
-        (made["ended_ns"], np.full(len(made["ended_ns"]), names.ENERGY), made["energy_j"]),
+        *((its["ended_ns"], np.full_like(its["ended_ns"], names.ENERGY), its["energy_j"]) for its in more),
     ]
     rows = np.empty(sum(len(change[0]) for change in changes), STEP)
     for place, column in enumerate(("at_ns", "counter", "step")):
         rows[column] = np.concatenate([change[place] for change in changes])
     return rows
+
+
+def idle_energy(run: RunRecords) -> tuple[IntArray, Array]:
+    """Return times [n] in ns, and the idle energy [n] in J of all devices and base stations up to these times.
+
+    The last time is the end of the run. Between the times, the idle power is constant.
+    """
+    idle_j = run.table("energies", ("idle_j",))["idle_j"].to_numpy(np.float64) if run.has("energies") else np.zeros(1)
+    on, end_ns = np.ones(len(idle_j), np.int64), nanoseconds(run.summary["simulated_s"])
+    switched = [pd.DataFrame({"at_ns": 0, "row": np.arange(len(on)), "step": on})]
+    for table in run.batches("batteries", BATTERIES, PART_ROWS) if run.has("batteries") else ():
+        row, now = table["device"].to_numpy(np.int64), (table["state"] == "on").astype(np.int64)
+        step = (now - now.groupby(row).shift().fillna(pd.Series(on[row], now.index))).astype(np.int64)
+        on[row] = now
+        changes = pd.DataFrame({"at_ns": nanoseconds(table["simulated_s"]), "row": row, "step": step})
+        switched.append(changes[changes["step"] != 0])  # without idle power while the battery is empty
+    at_ns, rows, signs = pd.concat(switched).to_numpy(np.int64).T
+    power = np.cumsum(signs * (idle_j / np.maximum(np.bincount(rows, signs * (end_ns - at_ns)), 1))[rows])  # in J/ns
+    until_ns = np.append(at_ns, end_ns)
+    return until_ns, np.append(0.0, np.cumsum(power * np.diff(until_ns)))
 
 
 def counter_values(changes: Rows, from_ns: int, last: dict[int, float]) -> Iterator[tuple[int, IntArray, Array]]:

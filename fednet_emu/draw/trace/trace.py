@@ -25,13 +25,14 @@ from fednet_emu.draw.trace.feed import (
     Rows,
     counter_values,
     device_slices,
+    idle_energy,
     longest_ns,
     medium_slices,
     nanoseconds,
     parts,
     steps,
 )
-from fednet_emu.draw.trace.names import COUNTER, ROUNDS, SCORE, Tracks, track_number
+from fednet_emu.draw.trace.names import COUNTER, ENERGY, ROUNDS, SCORE, Tracks, track_number
 from fednet_emu.files.writing import file_errors, write_atomically
 from fednet_emu.records.ledger import SCENE, SCORES, SERVER, SEVERAL
 from fednet_emu.records.reasons import CODE
@@ -70,6 +71,8 @@ class _Trace:
         self._activity = Activity(file, self._tracks, self._rounds.ended_ns, self._rounds.names)
         self._devices, self._media = Held(ROW, "started_ns"), Held(ON_MEDIUM, "started_ns")
         self._steps = Held(STEP, "at_ns")
+        self._idle_ns, self._idle_j = idle_energy(run)
+        self._steps.add(np.array([(self._idle_ns[-1], ENERGY, 0.0)], STEP))
         self._receivers: dict[int, IntArray] = {}
 
     def write(self, show: Show | None) -> int:
@@ -116,7 +119,8 @@ class _Trace:
             del self._receivers[transfer]
         changes = self._steps.until(known_ns)
         for number, at_ns, value in counter_values(changes, self._window.from_ns, self._counted):
-            self._count(track_number(COUNTER, number), at_ns, value, at_ns <= self._window.until_ns)
+            idle_j = np.interp(at_ns, self._idle_ns, self._idle_j) if number == ENERGY else 0.0
+            self._count(track_number(COUNTER, number), at_ns, value + idle_j, at_ns <= self._window.until_ns)
 
     def _write_scores(self) -> None:
         """Write the accuracy, the loss and other scores as counters. Runs of older versions lack some scores."""

@@ -257,7 +257,8 @@ class Medium:
             self._settle_at(self.clock.now)
 
     def _cut(self, leg: Transfer, burst: Burst, reason: str) -> None:
-        leg.until_ns, leg.until_reason = self.clock.now, reason
+        if leg.until_ns >= self.clock.now:  # a receiver of a broadcast may have left before
+            leg.until_ns, leg.until_reason = self.clock.now, reason
         self.air.cut(leg, burst, self.clock.now)
 
     def _lose(self, legs: Burst) -> None:

@@ -110,7 +110,11 @@ def is_close(found: Any, due: Any) -> bool:
     return bool(found == due)
 
 
-@pytest.mark.parametrize("number", range(share(80)))
+LEFT_BEFORE_ITS_BATTERY_WAS_EMPTY = 4000673
+"""A scene in which a receiver of a broadcast leaves, and the batteries of all receivers are empty afterwards."""
+
+
+@pytest.mark.parametrize("number", [*range(share(80)), LEFT_BEFORE_ITS_BATTERY_WAS_EMPTY])
 def test_both_keep_the_same_books(number: int) -> None:
     """Of drawn scenes: turns, parts, plans, sums over the air and edge servers, half of them with batteries."""
     assert_same_rounds(scene(number))

@@ -377,6 +377,28 @@ def test_areas_are_as_high_as_the_share_of_devices():
     assert corners[corners[:, 0] > 7.1, 1].max() == pytest.approx(0.0)
 
 
+def test_what_a_device_does_at_once_is_one_state():
+    """Half of 200 devices compute, send two messages and wait, all at the same time: half of the devices send."""
+    does = [("compute", 0.0), ("uplink", 0.0), (WAITING, 0.0), ("uplink", 1.0)]
+    rows = [(device, what, start_s, 10.0, False) for device in range(100) for what, start_s in does]
+    areas = timeline_figure([Panel("run", bars(rows), np.empty(0), 10.0, devices=200)]).axes[0].collections
+    heights = {tuple(area.get_facecolor()[0][:3]): np.ptp(area.get_paths()[0].vertices[:, 1]) for area in areas}
+    assert heights.pop(to_rgb(LOOKS["uplink"].colour)) == pytest.approx(50.0)
+    assert list(heights.values()) == pytest.approx([0.0, 0.0], abs=1e-6)
+
+
+def test_the_server_has_a_row_but_is_no_device():
+    """Five of six devices are active; with a hundred, the server is neither counted nor drawn."""
+    server = (-1, "compute", 0.0, 9.0, False)
+    few = [server, *((device, "uplink", 0.0, 1.0, False) for device in range(5))]
+    many = [server, *((device, "uplink", 0.0, 1.0, False) for device in range(100))]
+    axes = timeline_figure([Panel("run", bars(few), np.empty(0), 10.0, devices=6)]).axes[0]
+    areas, some = timeline_figure([Panel("run", bars(many), np.empty(0), 10.0, devices=100)]).axes
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["server", "0", "1", "2", "3", "4"]
+    assert axes.get_ylabel() == "Device\n(5 of 6)"
+    assert (some.get_ylabel(), -1 in labels(some), len(areas.collections)) == ("24 of 100, by busy", False, 1)
+
+
 def test_no_entry_of_the_legend_is_alone_in_its_row():
     """Six entries that do not fit one row are two rows of three."""
     rows = [(0, name, i, i + 1.0, False) for i, name in enumerate(("downlink", "compute", "uplink", WAITING))]

@@ -9,7 +9,7 @@ import pytest
 
 import fednet_emu as fe
 from fednet_emu.analysis.run import RunRecords
-from fednet_emu.analysis.usage import Usage, turn_s, words
+from fednet_emu.analysis.usage import Usage, spreads, turn_s, words
 from fednet_emu.draw.page import run as run_page
 from fednet_emu.draw.page.document import CORE, Packer, browser_file, page
 from fednet_emu.draw.page.run import NOT_RECORDED, SCRIPTS, run_document, timeline
@@ -132,6 +132,17 @@ def test_what_the_end_of_a_run_cut_off_was_not_lost():
 
     assert (records.transfers["loss_reason"] == "end").any()
     assert not records.lost_s.any()
+
+
+def test_staleness_is_that_of_single_updates():
+    """FedAsync has a row per update. AD-PSGD has one per round, with the highest of several: no figure."""
+    peers = ["devices.count=8", "algorithm={kind: ad-psgd, lr: 0.1, batch_size: 8, local_steps: 5}", "stop={rounds: 3}"]
+    single = fe.run("fedasync_digits", settings=["stop={rounds: 8}"], timing_only=True)
+    several = fe.run("gossip_mobile", settings=peers, timing_only=True)
+
+    assert spreads(Usage(single))["staleness"]["counts"].sum() == len(single.table("activations"))
+    assert "staleness" in several.table("averaging")
+    assert "staleness" not in spreads(Usage(several))
 
 
 def test_too_many_devices_and_bars_are_told(run, monkeypatch):

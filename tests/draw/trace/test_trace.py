@@ -19,7 +19,7 @@ import fednet_emu as fe
 from fednet_emu.analysis.run import RunRecords
 from fednet_emu.draw.trace import feed
 from fednet_emu.draw.trace.activity import Lanes, Turns
-from fednet_emu.draw.trace.feed import Part, device_slices, nanoseconds, steps
+from fednet_emu.draw.trace.feed import Part, device_slices, idle_energy, nanoseconds, steps
 from fednet_emu.draw.trace.names import DEVICE, track_number, track_parts
 from fednet_emu.draw.trace.packets import Form, blank_fixed, blank_number, interleaved, message, nested, varint
 from fednet_emu.draw.trace.trace import write_trace
@@ -42,12 +42,25 @@ STORIES: dict[str, tuple[str, int, dict[str, Any]]] = {
     "cells": ("interference_cells", 3, {}),
     "moving": ("interference_cells", 6, {"devices.mobility": FAST}),
 }
+SPENDING: dict[str, tuple[str, int, dict[str, Any]]] = {
+    "idle stations": ("quickstart", 3, {"channel.base_station.idle_w": 5}),
+    "a backhaul": ("edge_servers", 1, {"devices.count": 10, "algorithm.cohort": 10}),
+    "empty batteries": ("batteries", 12, {}),
+}
+DELAYED: dict[str, tuple[str, int, dict[str, Any]]] = {
+    "waits for acknowledgements": (
+        "quickstart",
+        2,
+        {"network.downlink.mode": "unicast", "network.transport": {"kind": "tcp", "rtt_s": 1.0}},
+    ),
+    "propagation": ("satellite_ring", 1, {}),
+}
 """Names of scenarios, rounds and settings."""
 
 
 @cache
 def played(story: str) -> tuple[Run, Ledger]:
-    name, rounds, settings = STORIES[story]
+    name, rounds, settings = (STORIES | SPENDING | DELAYED)[story]
     scenario = scenario_of(name, {"stop": {"rounds": rounds}, **settings})[1].scenario
     ended = play(scenario, name, None, timing_only=True, keep_model=True)
     return Run.ended(ended, scenario, None), ended.ledger
@@ -152,12 +165,52 @@ def test_slices_are_told_their_size_rate_and_energy(story: str, whole: Callable[
     for one in of_devices(trace):
         if "size_bit" in one.told:
             row = sent[one.told["transfer"]]
-            duration_s = max(row["ended_ns"] - row["started_ns"], 1) / 1e9
+            duration_s = (row["ended_ns"] - row["started_ns"]) / 1e9
+            rate_bps = row["transmitted_bit"] / duration_s if duration_s else np.nan
             assert one.told["size_bit"] == row["size_bit"]
-            assert one.told["rate_bps"] == pytest.approx(row["transmitted_bit"] / duration_s)
+            assert one.told["rate_bps"] == pytest.approx(rate_bps, nan_ok=True)
     by_server_j = sum(row["energy_j"] for row in sent if row["sender"] == SERVER)
     shown_j = sum(one.told.get("energy_j", 0.0) for one in of_devices(trace))
     assert shown_j + by_server_j == pytest.approx(run.summary["energy_j"] - run.summary["idle_j"])
+
+
+@pytest.mark.parametrize("delayed", DELAYED)
+def test_the_rate_is_that_of_the_time_in_which_bits_are_sent(delayed: str, whole: Callable[[str], Trace]) -> None:
+    """Neither waits for acknowledgements nor the way of the last bit make a link slower than it is."""
+    _, ledger = played(delayed)
+    sent = list(rows(ledger, "transfers"))
+
+    told = [one.told for one in of_devices(whole(delayed)) if "rate_bps" in one.told]
+
+    assert max(row["ack_wait_ns"] + row["reception_delay_ns"] for row in sent) > 0
+    for each in told:
+        row = sent[each["transfer"]]
+        air_ns = row["ended_ns"] - row["started_ns"] - row["ack_wait_ns"] - row["reception_delay_ns"]
+        assert each["rate_bps"] == pytest.approx(row["transmitted_bit"] / air_ns * 1e9)
+
+
+@pytest.mark.parametrize("spending", SPENDING)
+def test_energy_ends_at_that_of_the_summary(spending: str, whole: Callable[[str], Trace]) -> None:
+    """Idle devices, idle base stations and the backhaul spend energy, too."""
+    run, _ = played(spending)
+
+    energy = {track[-1]: values for track, values in whole(spending).counters.items()}["energy"]
+
+    assert energy[-1] == (nanoseconds(run.summary["simulated_s"]), pytest.approx(run.summary["energy_j"]))
+    assert all(after >= before for (_, before), (_, after) in pairwise(energy))
+
+
+def test_idle_energy_stands_still_while_a_battery_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At each change it is the sum of what the batteries have given for it, however few rows are read at once."""
+    run, _ = played("empty batteries")
+    monkeypatch.setattr(feed, "PART_ROWS", 7)
+    given = run.table("batteries").groupby("device")
+
+    at_ns, idle_j = idle_energy(run)
+
+    known_j = sum(np.interp(at_ns, nanoseconds(its["simulated_s"]), its["idle_j"]) for _, its in given)
+    assert (run.table("batteries")["state"] == "empty").any()
+    np.testing.assert_allclose(idle_j, known_j, rtol=1e-9, atol=1e-12)
 
 
 def test_slices_of_a_device_are_nested_in_turns(story: str, whole: Callable[[str], Trace]) -> None:
@@ -200,7 +253,8 @@ def test_counters_are_those_of_the_ledger(story: str, whole: Callable[[str], Tra
             assert at(f"{kind}: bits on the air", now_ns) == pytest.approx(bits)
         spent_j = sum(row["energy_j"] + row["rx_energy_j"] for row in sent if row["ended_ns"] <= now_ns)
         spent_j += sum(row["energy_j"] for row in worked if row["ended_ns"] <= now_ns)
-        assert at("energy", now_ns) == pytest.approx(spent_j)
+        idle_j = ledger.spent_j(now_ns) - ledger.energy_j
+        assert at("energy", now_ns) == pytest.approx(spent_j + idle_j)
     assert trace.units[("cell 0", "medium", "uplink: bits on the air")] == "bit"
 
 
@@ -420,6 +474,7 @@ SENT = {
     "loss_reason": [0, 0, 0],
     "energy_j": [5.0, 2.0, 3.0],
     "rx_energy_j": [0.8, 0.0, 0.25],
+    "mean_rate_bps": [8e10, 4e10, 4e10],
 }
 """A broadcast to devices 0 and 1, for which each of them spends 0.4 J; an upload to the server; one between devices."""
 HEARD = {"transfer": [BROADCAST, BROADCAST], "receiver": [0, 1], "loss_reason": [0, 0]}
@@ -429,7 +484,8 @@ NOTHING = ("device", "started_ns", "ended_ns", "flop", "energy_j", "input", "res
 @pytest.fixture
 def part() -> Part:
     sent, heard = ({name: np.array(values) for name, values in table.items()} for table in (SENT, HEARD))
-    return Part(30, sent, heard, {name: np.zeros(0, np.int64) for name in NOTHING})
+    nothing = {name: np.zeros(0, np.int64) for name in NOTHING}
+    return Part(30, sent, heard, nothing, nothing)
 
 
 def test_the_counter_of_energy_adds_what_receivers_spend(part: Part) -> None:
@@ -464,15 +520,14 @@ def learnt(tmp_path_factory: pytest.TempPathFactory) -> fe.Run:
 
 
 def test_scores_are_counters(learnt: fe.Run, tmp_path: Path, read_trace: Callable[[Path], Any]) -> None:
-    """Scores have their values at the times of the evaluations; energy ends at the summary's but idle power."""
+    """Scores have their values at the times of the evaluations; energy ends at the summary's."""
     trace = read_trace(learnt.trace(tmp_path / "run.pftrace"))
 
     measured = learnt.evaluations
     for name in ("accuracy", "loss"):
         assert [value for _, value in trace.counters["quickstart", name]] == measured[name].tolist()
     assert [at_ns for at_ns, _ in trace.counters["quickstart", "loss"]] == nanoseconds(measured["simulated_s"]).tolist()
-    spent_j = learnt.summary["energy_j"] - learnt.summary["idle_j"]
-    assert trace.counters["quickstart", "energy"][-1][1] == pytest.approx(spent_j)
+    assert trace.counters["quickstart", "energy"][-1][1] == pytest.approx(learnt.summary["energy_j"])
     assert trace.counters["cell 0", "medium", "uplink: bits on the air"][-1][1] == learnt.summary["uplink_bit"]
     assert "worst train loss" not in [track[-1] for track in trace.counters]
 
