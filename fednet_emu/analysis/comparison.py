@@ -17,11 +17,12 @@ from typing_extensions import override
 
 from fednet_emu.analysis.quantities import TextResult, counted, joined
 from fednet_emu.analysis.ranking import positive_limits
-from fednet_emu.analysis.scales import COSTS, RECORDED, TRADED, limits_text, measured
+from fednet_emu.analysis.scales import CARBON, COSTS, DEVICE_ENERGY, RECORDED, TRADED, limits_text, measured
 from fednet_emu.analysis.settings import Names
 from fednet_emu.analysis.statistics import Paired, fewest_seeds, gaps, paired_difference
 from fednet_emu.analysis.study import (
     DATA_SET,
+    WITHOUT_COMPUTING,
     Condition,
     StudyRecords,
     Within,
@@ -34,8 +35,10 @@ from fednet_emu.arrays import Array
 from fednet_emu.errors import FednetError
 
 EVERYWHERE = "all together"
-UNTRAINED = ("untrained_a", "untrained_b")
-"""Columns that are True if the untrained model of A or of B meets the target."""
+FLAGS = ("untrained", "unmeasured", "unpowered")
+"""Columns, with the suffix `_a` or `_b`, that are True if the untrained model of this side meets the target, if its
+metric was not measured, and if the energy of only this side excludes computing, whose power is unknown."""
+ENERGIES = (COSTS["energy"].column, COSTS["energy"].to_target)
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,10 @@ class Difference:
     """Mean difference, paired by seed, with its 95 % interval and the p-value of the sign-change test."""
     untrained: tuple[int, int] = (0, 0)
     """Number of seeds of A and of B with which the untrained model meets the target."""
+    unmeasured: tuple[int, int] = (0, 0)
+    """Number of seeds of A and of B with which the metric of the target was not measured."""
+    unpowered: tuple[int, int] = (0, 0)
+    """For an energy, number of seeds with which only that of A, and only that of B, excludes computing."""
     averaged: Sequence[str] = ()
     """The axes with several levels over which the difference is an average; empty unless it is `all together`."""
     parts: Mapping[str, Difference] = field(default_factory=dict)
@@ -162,35 +169,50 @@ class Difference:
         return self.quantity in TO_TARGET and any(self.untrained)
 
     @property
+    def has_no_verdict(self) -> bool:
+        """True if neither the interval nor the p-value allows a conclusion."""
+        return self.is_partial or self.is_untrained or any(self.unpowered)
+
+    @property
     def is_certain(self) -> bool:
         """True if the interval excludes zero, A and B reach the target on equally many seeds, and only by training."""
-        return self.paired.excludes_zero and not (self.is_partial or self.is_untrained)
+        return self.paired.excludes_zero and not self.has_no_verdict
 
 
-def compare(first: StudyRecords, second: StudyRecords, limits: Collection[str] = ()) -> list[Difference]:
+def compare(first: StudyRecords, second: StudyRecords, limits: Mapping[str, float] | None = None) -> list[Difference]:
     """Return the differences of scores and costs between two studies, `second` minus `first`, paired by seed.
 
     There is a difference for each combination of levels that the studies have in common, and one over all combinations,
     unless they differ in the data set. Quantities that neither study measured are omitted. Costs to reach the target
-    are omitted if the targets differ. `limits` contains the names of the costs by which both studies are limited.
+    are omitted if the targets differ. `limits` are upper limits of costs, by which both studies are limited.
 
     Raises:
         FednetError: no seed and combination is common to both studies, or a study has several runs for a combination
-            and seed.
+            and seed, or energy is limited and only one side counts the energy of computing.
     """
-    axes = [axis for axis in first.axes if axis in second.axes]
+    limits, axes = limits or {}, [axis for axis in first.axes if axis in second.axes]
+    lacks = [not set(its.target) <= set(measured([its.evaluations])) for its in (first, second)]
+    for cost, amount in limits.items():
+        first, second = first.within(cost, amount), second.within(cost, amount)
     for view in (first, second):
         if view.runs.duplicated([*axes, "seed"]).any():
             own = ", ".join(axis for axis in view.axes if axis not in axes)
             raise FednetError(
                 f"{view.name}: several runs for each seed, got the axis {own} on one side; name its level"
             )
-    pairs = _cells(first, second, axes).merge(
-        _cells(second, first, axes), on=[*axes, "seed"], suffixes=("_a", "_b"), sort=False
+    pairs = _cells(first, second, axes, lacks[0]).merge(
+        _cells(second, first, axes, lacks[1]), on=[*axes, "seed"], suffixes=("_a", "_b"), sort=False
     )
     if not len(pairs):
         both = ", ".join(dict.fromkeys([first.name, second.name]))
         raise FednetError(f"{both}: nothing to pair, got no common seed; sweep the same seeds")
+    one, other = pairs["unpowered_a"], pairs["unpowered_b"]
+    pairs = pairs.assign(unpowered_a=one & ~other, unpowered_b=other & ~one)
+    if (one != other).any() and {"energy", DEVICE_ENERGY, CARBON} & set(limits):
+        raise FednetError(
+            "--within: energy cannot be limited, got energy with computing on one side and without on the other; "
+            "limit time, bits or rounds"
+        )
     quantities = _quantities(limits) + (TO_TARGET if first.target == second.target else ())
     aims = set(first.target) & set(measured([first.evaluations, second.evaluations]))  # the target may be missed
     known = [
@@ -205,27 +227,28 @@ def compare(first: StudyRecords, second: StudyRecords, limits: Collection[str] =
     averaged = [axis for axis in axes if pairs[axis].nunique() > 1]
     names = [", ".join(f"{axis} = {level_text(part[axis].iloc[0])}" for axis in averaged) for part in places.values()]
     seeds = pairs.groupby("seed", sort=False)
-    untrained = seeds[[*UNTRAINED]].any()
+    flags = seeds[[f"{flag}_{side}" for flag in FLAGS for side in "ab"]].any()
     for its in known:  # for each side, one mean for each seed with values in all combinations
         parts = dict(zip(names, (each for each in found if each.quantity is its), strict=False))
         values = seeds[[f"{its.column}_a", f"{its.column}_b"]]
         means = values.mean().where(values.count() == len(places))
-        whole = _difference(EVERYWHERE, means.join(untrained), its)
+        whole = _difference(EVERYWHERE, means.join(flags), its)
         found.append(replace(whole, averaged=averaged, parts=parts))
     return found
 
 
-def _cells(view: StudyRecords, other: StudyRecords, axes: Sequence[str]) -> pd.DataFrame:
+def _cells(view: StudyRecords, other: StudyRecords, axes: Sequence[str], unmeasured: bool) -> pd.DataFrame:
     """Return the table of runs of the study `view`, in a form that can be joined with that of the study `other`.
 
-    If an axis has numeric levels in one study and text in the other study, the numbers become text. The column
-    `untrained` is True if the untrained model meets the target.
+    If an axis has numeric levels in one study and text in the other study, the numbers become text. Columns are added:
+    `untrained` (the untrained model meets the target), `unmeasured`, and `unpowered` (the energy excludes computing).
     """
     mixed = [axis for axis in axes if len({is_numeric_dtype(runs[axis]) for runs in (view.runs, other.runs)}) > 1]
     texts = {axis: view.runs[axis].map(level_text) for axis in mixed}
     first = view.runs["run"].map(view.evaluations.drop_duplicates("run").set_index("run")["simulated_s"])
     untrained = (view.runs["rounds_to_target"] == 0) & (view.runs["time_to_target_s"] == first)
-    return view.runs.assign(**texts, untrained=untrained)
+    unpowered = view.runs.get(WITHOUT_COMPUTING, False)
+    return view.runs.assign(**texts, untrained=untrained, unmeasured=unmeasured, unpowered=unpowered)
 
 
 def _places(pairs: pd.DataFrame, axes: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -239,6 +262,7 @@ def _places(pairs: pd.DataFrame, axes: Sequence[str]) -> Iterator[tuple[str, pd.
 def _difference(where: str, values: pd.DataFrame, quantity: Quantity) -> Difference:
     a, b = (values[f"{quantity.column}_{side}"].to_numpy(np.float64) for side in "ab")
     both = np.isfinite(a) & np.isfinite(b)
+    flagged = {flag: (int(values[f"{flag}_a"].sum()), int(values[f"{flag}_b"].sum())) for flag in FLAGS}
     return Difference(
         where,
         quantity,
@@ -246,7 +270,9 @@ def _difference(where: str, values: pd.DataFrame, quantity: Quantity) -> Differe
         known=(int(np.isfinite(a).sum()), int(np.isfinite(b).sum())),
         of=len(values),
         paired=paired_difference(a[both], b[both]),
-        untrained=(int(values[UNTRAINED[0]].sum()), int(values[UNTRAINED[1]].sum())),
+        untrained=flagged["untrained"],
+        unmeasured=flagged["unmeasured"],
+        unpowered=flagged["unpowered"] if quantity.column in ENERGIES else (0, 0),
     )
 
 
@@ -271,6 +297,7 @@ class Comparison(TextResult):
         of_one_study: True if A and B are settings of the same study, which may have further settings.
         limits: the upper limits of costs up to which runs are compared, by the name of the cost.
         unpaired: the number of seeds of A that B has not finished, and of seeds of B that A has not finished.
+        diverged: the number of runs of A, and of runs of B, that diverged.
     """
 
     names: tuple[str, str]
@@ -279,6 +306,7 @@ class Comparison(TextResult):
     of_one_study: bool = False
     limits: Mapping[str, float] = field(default_factory=dict)
     unpaired: tuple[int, int] = (0, 0)
+    diverged: tuple[int, int] = (0, 0)
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -315,10 +343,13 @@ class Comparison(TextResult):
         for number, its, other in zip(self.unpaired, "AB", "BA", strict=True):
             does = "does" if number == 1 else "do"
             lines += [f"{counted(number, 'seed')} of {its} that {other} has not finished {does} not count"][:number]
+        for number, its in zip(self.diverged, "AB", strict=True):
+            lines += [f"{counted(number, 'run')} of {its} diverged, which counts as missing every target"][:number]
         lines.append(HEADING)
         for where in dict.fromkeys(its.where for its in self.differences):
             lines.append(f"\n{where}" if where else "")
             lines += [line for its in self.differences if its.where == where for line in self._block(its)]
+        lines += [] if self.differences else ["\n  no run of A or B has an evaluation within the limits"]
         return [*lines, *(["", QUESTION] if self.of_one_study else [])]
 
     def _block(self, its: Difference) -> Iterator[str]:
@@ -351,12 +382,11 @@ def side_by_side(sides: tuple[StudyRecords, StudyRecords], names: tuple[str, str
     (first, second), limits = sides, positive_limits(within)
     for side, name in zip(sides, names, strict=True):
         require_finished(side, name)
-    for cost, amount in limits.items():
-        first, second = first.within(cost, amount), second.within(cost, amount)
     target = first.target if first.target == second.target else {}
     seeds = [set(side.runs["seed"]) for side in sides]
     unpaired = len(seeds[0] - seeds[1]), len(seeds[1] - seeds[0])
-    return Comparison(names, compare(first, second, limits), target, limits=limits, unpaired=unpaired)
+    found, diverged = compare(first, second, limits), (len(first.diverged), len(second.diverged))
+    return Comparison(names, found, target, limits=limits, unpaired=unpaired, diverged=diverged)
 
 
 def sentence(
@@ -371,8 +401,8 @@ def sentence(
         met = [f"{number} with {name}" for number, name in zip(difference.untrained, names, strict=True) if number]
         harder, of = "raise" if "accuracy" in target else "lower", counted(difference.of, "seed")
         return f"of {of}, the untrained model meets {aim} on {' and '.join(met)}; {harder} the target"
-    if not difference.pairs:
-        return _no_pair(difference, names, aim)
+    if not difference.pairs or any(difference.unpowered):
+        return _not_compared(difference, names, aim, " and ".join(target))
     lead, end = "", _lacking(difference, names) + _directions(difference)
     alike = all(part.is_none for part in difference.parts.values())
     over = "" if alike else f" on average over {joined(difference.averaged)}"
@@ -384,7 +414,8 @@ def sentence(
         lead, end = f"{lead}{'counts' if difference.pairs == 1 else 'count'}: ", _directions(difference)
     if not difference.sign:
         on = "" if difference.is_none or over else " on average"
-        every = f"{',' if over else ''} on every seed" if difference.is_none and not lead else ""
+        seeds = "every seed" if difference.pairs == difference.of else counted(difference.pairs, "seed")
+        every = f"{',' if over else ''} on {seeds}" if difference.is_none and not lead else ""
         return f"{lead}{its.title} is the same with {' and '.join(names)}{over}{on}{every}{end}"
     phrase = its.phrase.replace("{target}", aim)
     amount, interval = _amounts(difference)
@@ -438,13 +469,20 @@ def _numbers(difference: Difference) -> str:
     row, means = difference.quantity.row, difference.means
     mean_a, mean_b = (row([mean])[0] for mean in means) if apart else row(means)
     text = f"A {mean_a}, B {mean_b}, pairs: {difference.pairs}"
-    silent = difference.is_none or difference.is_partial or difference.is_untrained or difference.pairs < fewest_seeds()
+    silent = difference.is_none or difference.has_no_verdict or difference.pairs < fewest_seeds()
     return text if silent else f"{text}; p = {difference.paired.p:.2g}"
 
 
-def _no_pair(difference: Difference, names: tuple[str, str], aim: str) -> str:
+def _not_compared(difference: Difference, names: tuple[str, str], aim: str, measure: str) -> str:
+    if difference.pairs:
+        without, with_it = names if difference.unpowered[0] else names[::-1]
+        why = f"with {without}, it excludes computing, whose power is unknown; with {with_it}, it includes computing"
+        return f"{difference.quantity.title} is not comparable: {why}"
     if difference.quantity not in TO_TARGET:
         return f"no seed has the {difference.quantity.title} with both {' and '.join(names)}"
+    unmeasured = [name for number, name in zip(difference.unmeasured, names, strict=True) if number]
+    if unmeasured:
+        return f"the {measure} was not measured with {' or '.join(unmeasured)}"
     parts = difference.parts.values() or [difference]
     never = [name for side, name in enumerate(names) if not any(part.known[side] for part in parts)]
     if never:

@@ -65,6 +65,9 @@ DATA_SET, DEVICE_COUNT = "data_set", "device_count"
 LOWER_BOUND = "neighbours_at_least"
 """Column of the table of runs that is True if the delay of other users is a lower bound, because too many files were
 unfinished at the end of the run."""
+WITHOUT_COMPUTING = "energy_without_computing"
+"""Column of the table of runs that is True if the energy excludes computing, because its power is unknown. A study has
+this column only if it has such a run."""
 
 Levels = Mapping[str, Any]
 """A mapping from some axes of a study to a level of each axis."""
@@ -120,6 +123,9 @@ class StudyRecords:
             raise DataError(str(folder), f"its tables are older than its {new[0]}", UNFINISHED)
         done = runs["status"].isin(["done", "diverged"])
         finished = _with_cycles(folder, runs[done].reset_index(drop=True))
+        unpowered = [_excludes_computing(folder / "runs" / run / SUMMARY) for run in finished["run"]]
+        if any(unpowered):
+            finished = finished.assign(**{WITHOUT_COMPUTING: unpowered})
         missing = runs[~done].reset_index(drop=True)
         return cls(name, axes, target, evaluations, finished, list(missing["run"]), missing)
 
@@ -136,11 +142,14 @@ class StudyRecords:
             raise DataError(where, f"has no entry '{lacking[0]}'", AGAIN)
         evaluations = with_total_bits(run.table("evaluations")).assign(run=run.name, seed=run.summary["seed"])
         totals = {name: value for name, value in run.summary.items() if not isinstance(value, list | dict | str)}
-        nothing = dict.fromkeys(TO_TARGET, math.nan)
-        runs = pd.DataFrame(
-            [{**totals, **nothing, "status": run.summary["status"], "run": run.name, "total_bit": run.total_bit}]
-        )
-        return cls(run.name, {}, {}, evaluations, runs, ())
+        own = {
+            **dict.fromkeys(TO_TARGET, math.nan),
+            **delays_of_others(run.summary),
+            DEVICE_COUNT: run.devices or math.nan,
+            WITHOUT_COMPUTING: run.summary.get("compute_j", 0.0) is None,
+        }
+        named = {"status": run.summary["status"], "run": run.name, "total_bit": run.total_bit}
+        return cls(run.name, {}, {}, evaluations, pd.DataFrame([{**totals, **own, **named}]), ())
 
     @property
     def diverged(self) -> list[str]:
@@ -335,6 +344,23 @@ def is_one_study(folders: Sequence[Path], command: str = "plot") -> bool:
             "give its folder alone, or folders of runs"
         )
     return bool(studies)
+
+
+def delays_of_others(summary: Mapping[str, Any]) -> dict[str, float]:
+    """Return the largest 95 % delay of other users in s, and if it is a lower bound; empty without such delays."""
+    known = [its for its in summary.get("traffic", {}).values() if its["p95_s"] is not None]
+    if not known:
+        return {}
+    bound = any("p95_s" in its["at_least"] for its in known)
+    return {COSTS["neighbours"].column: max(its["p95_s"] for its in known), LOWER_BOUND: bound}
+
+
+def _excludes_computing(summary: Path) -> bool:
+    """Return True if the energy in a run's summary excludes computing; False if the summary cannot be read."""
+    try:
+        return json.loads(summary.read_text(encoding="utf-8")).get("compute_j", 0.0) is None
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def _with_cycles(folder: Path, runs: pd.DataFrame) -> pd.DataFrame:

@@ -18,7 +18,7 @@ import pandas as pd
 
 from fednet_emu.analysis.scales import Measure, first_reached, with_total_bits
 from fednet_emu.analysis.settings import data_set_names
-from fednet_emu.analysis.study import DATA_SET, DESCRIPTION, DEVICE_COUNT, LOWER_BOUND
+from fednet_emu.analysis.study import DATA_SET, DESCRIPTION, DEVICE_COUNT, delays_of_others
 from fednet_emu.arrays import Array
 from fednet_emu.devices.carbon import Carbon
 from fednet_emu.files.data_folder import checksum
@@ -86,12 +86,7 @@ def _status(summary: Mapping[str, Any] | None, failure: str | None) -> dict[str,
 
 
 def _per_run(summary: Mapping[str, Any]) -> dict[str, float]:
-    known = [its for its in summary.get("traffic", {}).values() if its["p95_s"] is not None]
-    found: dict[str, float] = {}
-    if known:
-        found["neighbours_p95_s"] = max(its["p95_s"] for its in known)
-        found[LOWER_BOUND] = any("p95_s" in its["at_least"] for its in known)
-    return {**found, **{name: summary[name] for name in ("carbon_g",) if name in summary}}
+    return {**delays_of_others(summary), **{name: summary[name] for name in ("carbon_g",) if name in summary}}
 
 
 def aim(target: Target | None) -> tuple[Measure | None, float]:

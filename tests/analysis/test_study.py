@@ -14,6 +14,7 @@ from d2d_cost import multiples, spent, with_transmissions
 
 from fednet_emu.analysis.comparison import EVERYWHERE, Comparison, between, compare, differences, sentence
 from fednet_emu.analysis.fronts import mean_progress
+from fednet_emu.analysis.run import RunRecords
 from fednet_emu.analysis.scales import TO_TARGET, first_reached
 from fednet_emu.analysis.settings import settings_of
 from fednet_emu.analysis.statistics import paired_difference, step_values
@@ -532,6 +533,7 @@ def test_runs_have_what_their_series_tell(tmp_path):
     )
     (tmp_path / "runs" / view.runs["run"][0]).mkdir(parents=True)
     turns.to_parquet(tmp_path / "runs" / view.runs["run"][0] / "cyclic_turns.parquet")
+    (tmp_path / "runs" / view.runs["run"][0] / "summary.json").write_text('{"compute_j": null}')
     view.runs.assign(data_set="digits", device_count=10).to_parquet(tmp_path / "runs.parquet")
     view.evaluations.to_parquet(tmp_path / "study.parquet")
     (tmp_path / "study.json").write_text(json.dumps({"name": "story", "axes": view.axes, "target": {}}))
@@ -539,6 +541,21 @@ def test_runs_have_what_their_series_tell(tmp_path):
 
     assert runs["cycle_s"].tolist() == pytest.approx([2.0, np.nan], nan_ok=True)
     assert runs["grouping"][0] == "random, tdma"
+    assert runs["energy_without_computing"].tolist() == [True, False]
+
+
+def test_a_single_run_has_the_costs_of_a_study():
+    """Its summary has the delays of other users, here 20 ms, its settings have the five devices of its 5 J."""
+    delays = {"phones": {"p95_s": 0.02, "at_least": ["p95_s"]}, "cars": {"p95_s": 0.01, "at_least": []}}
+    bits = dict.fromkeys(("uplink_bit", "downlink_bit", "sidelink_bit"), 0)
+    summary = {"seed": 0, "status": "done", "compute_j": None, "traffic": delays, **bits}
+    table = study({}, seeds=1).evaluations
+    view = StudyRecords.of_run(
+        RunRecords("a", summary, {"devices": {"count": 5}}, None, lambda: {"evaluations": table})
+    )
+
+    assert (view.spent("neighbours").iloc[-1], view.spent("device-energy").iloc[-1]) == (0.02, 1.0)
+    assert view.runs[["neighbours_at_least", "energy_without_computing"]].all(axis=None)
 
 
 AXES = {"method": ["aware", "fedavg"], "data": ["a"]}

@@ -51,7 +51,7 @@ ARROW = 3.5
 ROW_IN, LOW_ROW_IN, TITLE_IN = 0.2, 0.17, 0.28
 """Heights of a row, of a row in a figure with several panels, and of a panel's title, in inches."""
 LABEL_IN = 2.2
-"""Width in inches of the axis label below a ranking, next to the names of the settings."""
+"""Width in inches of an axis label below rows, next to the names of the settings."""
 OF_DEVICES = {
     "worst_accuracy": "Accuracy of the\nworst device",
     "std_accuracy": "Spread over\ndevices",
@@ -87,7 +87,7 @@ def final_figure(view: StudyRecords, names: Names) -> Figure | None:
         round_ticks(axes.xaxis, 3)
         finish_axes(axes)
     name_rows(panels[0], lines, names)
-    add_legend(figure, _runs_entries("run", cut=cut), handle_em=1.6)
+    add_legend(figure, _runs_entries("run", numbers, cut=cut), handle_em=1.6)
     figure.numbers = pd.DataFrame(numbers)
     return figure
 
@@ -122,8 +122,8 @@ def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure
             numbers.append({**panel, **line, "pairs": len(values), **paired._asdict()})
         finish_rows(axes, lines, layout.names, panel)
     label = f"{layout.names.metric(metric)} at the end, minus that of {layout.names.text(base)}"
-    grid[-1].set_xlabel(wrapped(label))
-    add_legend(figure, _runs_entries("seed", cut=False), handle_em=1.6)
+    grid[-1].set_xlabel(wrapped(label, LABEL_IN))
+    add_legend(figure, _runs_entries("seed", numbers, cut=False), handle_em=1.6)
     figure.numbers = pd.DataFrame(numbers)
     return figure
 
@@ -170,7 +170,7 @@ def _differences(runs: pd.DataFrame, metric: str, panel: Levels, base: Levels, l
 def _draw_ranked(axes: Axes, its: Ranked, row: int, unit: Unit) -> bool:
     costs, colour = its.costs / unit.size, BLUE if its.may_be_best else GREY
     reached, failed = costs[its.got_there], costs[~its.got_there]
-    interval = Interval(*(value / unit.size for value in its.cost))
+    interval = mean_interval(reached) if math.isfinite(its.cost.low) else Interval(its.cost.mean / unit.size)
     if interval.high == interval.low:
         interval = interval._replace(low=math.nan)
     axes.plot(failed, row + fanned(failed), **CROSS, zorder=3, label="failed")
@@ -237,8 +237,9 @@ def interval_entry(*, cut: bool) -> Line2D:
     return entry(label, {**LINE, "marker": "|", "markersize": ARROW, "markeredgewidth": 0.8})
 
 
-def _runs_entries(label: str, *, cut: bool) -> list[Line2D]:
-    return [entry(label, DOT), entry("mean", MEAN), interval_entry(cut=cut)]
+def _runs_entries(label: str, numbers: Sequence[Mapping[str, Any]], *, cut: bool) -> list[Line2D]:
+    known = any(math.isfinite(row["low"]) for row in numbers)
+    return [entry(label, DOT), entry("mean", MEAN), *([interval_entry(cut=cut)] if known else [])]
 
 
 def write_beside(axes: Axes, text: str, place: tuple[float, float], **options: Any) -> None:
@@ -287,9 +288,9 @@ crosses relative to the width of the axes."""
 def bar_figure(view: StudyRecords, cost: Cost, layout: Layout) -> Figure | None:
     """Plot the mean cost to reach the target, one bar per setting.
 
-    The mean is over the runs that reached the target. Each run that missed the target is a cross at the right, and text
-    beside the bar states the number of successful runs. If there are enough colours, a setting has the same colour as
-    in the figures of curves.
+    The mean is over the runs that reached the target. Each run that missed the target is a cross at the right of the
+    axis, and text beside the bar states the number of successful runs. If there are enough colours, a setting has the
+    same colour as in the figures of curves.
 
     Returns:
         The figure, or None if the study has no target, or no run reached the target.
@@ -306,10 +307,9 @@ def bar_figure(view: StudyRecords, cost: Cost, layout: Layout) -> Figure | None:
         for row, line in enumerate(layout.lines):
             needed = rows_of(view.runs, {**panel, **line})[cost.to_target].to_numpy(np.float64) / unit.size
             reached = needed[np.isfinite(needed)]
-            interval = cost_interval(reached)
             colour = line_style(row)["color"] if len(layout.lines) <= len(LINE_COLOURS) else BLUE
-            cut |= _draw_bar(axes, row, colour, interval, len(reached), len(needed))
-            named = {f"{name} ({unit.symbol})": value for name, value in interval._asdict().items()}
+            cut |= _draw_bar(axes, row, colour, mean_interval(reached), len(reached), len(needed))
+            named = {f"{name} ({unit.symbol})": value for name, value in cost_interval(reached)._asdict().items()}
             numbers.append({**panel, **line, "runs": len(needed), "reached": len(reached), **named})
         finish_rows(axes, layout.lines, layout.names, panel, grid=False)
     table = figure.numbers = pd.DataFrame(numbers)
@@ -317,7 +317,7 @@ def bar_figure(view: StudyRecords, cost: Cost, layout: Layout) -> Figure | None:
     longest = float(np.nanmax(table[[f"{end} ({unit.symbol})" for end in ("mean", "high")]].to_numpy(np.float64)))
     grid[0].set_xlim(0.0, (longest or 1.0) * (FAILED_ROOM if failed else ROOM))
     grid[-1].set_xlabel(cost.label(unit, target_text(view.target)))
-    handles = [interval_entry(cut=cut)] if (table["runs"] > 1).any() else []
+    handles = [interval_entry(cut=cut)] if (table["reached"] > 1).any() else []
     if failed:
         handles.append(entry("run that never got there", CROSS))
     add_legend(figure, handles, handle_em=1.6)
@@ -333,12 +333,12 @@ def _draw_bar(axes: Axes, row: int, colour: str, interval: Interval, reached: in
     if failed:
         write_beside(axes, f"{reached} of {runs} runs", (end, row))
         shown, across = failed if failed <= MOST_CROSSES else 1, axes.get_yaxis_transform()
-        places = 1.0 - CROSS_SHARE * (0.5 + np.arange(shown))
+        places = 1.0 + CROSS_SHARE * (0.5 + np.arange(shown))
         options: dict[str, Any] = {"clip_on": False, "transform": across, "label": f"{failed} failed"}
         axes.plot(places, np.full(shown, row), **CROSS, **options)
         if failed > MOST_CROSSES:
-            look: dict[str, Any] = {"va": "center", "ha": "right", "fontsize": SMALL_PT - 1, "color": VERMILLION}
-            axes.annotate(f"{failed}", (1.0 - 2 * CROSS_SHARE, row), xycoords=across, **look)
+            look: dict[str, Any] = {"va": "center", "fontsize": SMALL_PT - 1, "color": VERMILLION}
+            axes.annotate(f"{failed}", (1.0 + 2 * CROSS_SHARE, row), xycoords=across, **look)
     elif not runs or interval.mean == 0:
         write_beside(axes, "0" if runs else "no runs", (end, row))
     return cut

@@ -13,6 +13,7 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
 
+from fednet_emu.analysis.ranking import rank
 from fednet_emu.analysis.scales import COSTS
 from fednet_emu.analysis.settings import settings_of
 from fednet_emu.analysis.statistics import band_of, mean_interval
@@ -21,7 +22,7 @@ from fednet_emu.draw.figures.page import fit_to_page, numbers_of
 from fednet_emu.draw.figures.study_curves import Layout
 from fednet_emu.draw.figures.study_figures import study_figures
 from fednet_emu.draw.figures.study_pareto import pareto_figure
-from fednet_emu.draw.figures.study_rows import bar_figure, difference_figure, fanned
+from fednet_emu.draw.figures.study_rows import bar_figure, best_figure, difference_figure, fanned
 from fednet_emu.draw.page.study_page import pareto
 from fednet_emu.draw.palette import BLUE
 from fednet_emu.draw.style import line_style
@@ -240,7 +241,9 @@ def test_runs_that_never_reached_the_target_are_failures():
         if line.get_marker() == "x"
     }
     words = [text.get_text() for text in figure.findobj(Text)]
+    places = [line.get_xdata().min() for line in figure.axes[0].get_lines() if line.get_marker() == "x"]
 
+    assert min(places) > 1.0, "beyond the end of the axis, where a place is no time"
     assert bars_of(figure) == pytest.approx({0.0: 3.0, 2.0: 3.0})
     assert crosses == {1.0: 3, 2.0: 1}
     assert {"0 of 3 runs", "2 of 3 runs"} <= set(words)
@@ -257,19 +260,21 @@ def test_many_failures_are_a_number():
     assert [len(line.get_xdata()) for line in figure.axes[0].get_lines() if line.get_marker() == "x"] == [1]
 
 
-def test_an_interval_of_costs_ends_at_zero():
-    """Student's interval of 3 s and 30 s begins below 0: that of a cost begins at 0, and nothing goes on there."""
+def test_an_interval_of_costs_is_clipped_at_zero():
+    """Student's interval of 3 s and 30 s begins below 0: an arrow head is at 0, and the table of numbers has 0."""
     late = ([0.0, 30.0], [0.0, 0.6])
     view = view_of({"a": [LONG, late]}, 0.5)
     figure = bar_figure(view, COSTS["time"], Layout.of(view, None))
     ends = {
-        float(line.get_xdata()[0])
+        line.get_marker(): float(line.get_xdata()[0])
         for line in figure.axes[0].get_lines()
-        if len(line.get_xdata()) == 1 and line.get_marker() == "|"
+        if len(line.get_xdata()) == 1 and line.get_marker() in ("|", "<")
     }
 
-    assert sorted(ends) == pytest.approx([0.0, mean_interval(np.array([3.0, 30.0])).high])
-    assert entries(figure) == ["95 % interval over seeds"]
+    assert ends == pytest.approx({"<": 0.0, "|": mean_interval(np.array([3.0, 30.0])).high})
+    assert entries(figure) == ["95 % interval over seeds (arrow: clipped)"]
+    assert numbers_of(figure)["low (s)"].tolist() == [0.0]
+    assert "95 % interval over seeds (arrow: clipped)" in entries(best_figure(rank(view)))
 
 
 def test_bars_of_many_settings_have_one_colour():
@@ -292,8 +297,11 @@ def test_differences_are_paired_by_seed():
     assert means == pytest.approx([0.06, 0.0])
     assert seeds[0] == pytest.approx([0.05, 0.07])
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["b", "c"]
-    assert axes.get_xlabel() == "Accuracy at the end, minus that of a"
+    assert axes.get_xlabel() == "Accuracy at the end, minus that\nof a"
     assert numbers_of(figure)["pairs"].tolist() == [2, 2]
+    assert entries(figure) == ["seed", "mean"], "two seeds have no interval"
+    renamed = difference_figure(view, "accuracy", Layout.of(view, None, {"a": "deadline = 0.02"}))
+    assert renamed.axes[0].get_xlabel() == "Accuracy at the end, minus that\nof deadline = 0.02"
 
 
 def test_without_differences_there_is_no_such_figure():
