@@ -70,9 +70,9 @@ def test_uploads_shorter_than_a_slot(subcarrier_spacing_khz, least):
     sentence = told(small)["network.uplink"]
 
     blocks = {None: 20e6, 15: 106 * 180e3, 30: 51 * 360e3}[subcarrier_spacing_khz]
-    bits = int(re.search(r"upload of ([0-9,]+) bits", sentence)[1].replace(",", ""))
+    bits = int(re.search(r"model of ([0-9,]+) bits", sentence)[1].replace(",", ""))
     assert bits == 32 * 650
-    assert sentence.startswith(f"is not plausible, got {amount(bits / (5.5547 * blocks), 's')} for an upload")
+    assert sentence.startswith(f"is not plausible, got {amount(bits / (5.5547 * blocks), 's')} to upload a model")
     assert f"at least {least} (TS 38.211 4.3.2)" in sentence
     assert "network.uplink" not in told({**small, "model.hidden": [1000]})
 
