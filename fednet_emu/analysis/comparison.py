@@ -123,7 +123,7 @@ class Difference:
     unmeasured: tuple[int, int] = (0, 0)
     """Number of seeds of A and of B with which the metric of the target was not measured."""
     unpowered: tuple[int, int] = (0, 0)
-    """For an energy, number of seeds with which only that of A, and only that of B, excludes computing."""
+    """Number of seeds with which only A, and only B, excludes computing from its energy; 0 for other quantities."""
     averaged: Sequence[str] = ()
     """The axes with several levels over which the difference is an average; empty unless it is `all together`."""
     parts: Mapping[str, Difference] = field(default_factory=dict)

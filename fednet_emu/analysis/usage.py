@@ -210,10 +210,15 @@ def _costs(usage: Usage) -> str:
 
 
 def _not_counted(usage: Usage) -> str:
-    computing_j = usage.run.table("energies", ("computing_j",))["computing_j"][:-1] if usage.run.has("energies") else ()
-    count = int(np.isnan(np.asarray(computing_j, np.float64)).sum())
-    whose = "" if count == usage.devices else f" on {count:,} of {usage.devices:,} devices"
-    return f", without computing{whose}, whose power is unknown" if count else ""
+    run, whose = usage.run, ""
+    if run.summary.get("compute_j", 0.0) is not None:
+        if not run.has("energies"):  # runs of older versions have no energies of single devices
+            return ""
+        count = int(run.table("energies", ("computing_j",))["computing_j"][:-1].isna().sum())
+        if not count:
+            return ""
+        whose = f" on {count:,} of {usage.devices:,} devices"
+    return f", without computing{whose}, whose power is unknown"
 
 
 def _cause(cause: str) -> str:

@@ -19,7 +19,7 @@ BARS = st.lists(
 
 @given(BARS)
 def test_a_device_is_in_one_state_at_a_time(given: list[tuple[int, str, int, int]]) -> None:
-    """Over the whole run, shares are those of `time_split`; in no interval do they exceed 1; the server has none."""
+    """The mean shares equal `time_split`, their sum is at most 1 in each interval, and the server is not counted."""
     rows = [(device, name, min(times), max(times)) for device, name, *times in given]
     bars = pd.DataFrame(rows, columns=["device", "activity", "started_s", "ended_s"])
     bars = bars.astype({"started_s": float, "ended_s": float})

@@ -289,7 +289,7 @@ def bar_figure(view: StudyRecords, cost: Cost, layout: Layout) -> Figure | None:
     """Plot the mean cost to reach the target, one bar per setting.
 
     The mean is over the runs that reached the target. Each run that missed the target is a cross at the right of the
-    axis, and text beside the bar states the number of successful runs. If there are enough colours, a setting has the
+    axis. A text beside the bar gives the number of successful runs. If there are enough colours, a setting has the
     same colour as in the figures of curves.
 
     Returns:

@@ -201,7 +201,7 @@ def test_energy_ends_at_that_of_the_summary(spending: str, whole: Callable[[str]
 
 
 def test_idle_energy_stands_still_while_a_battery_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At each change it is the sum of what the batteries have given for it, however few rows are read at once."""
+    """At each change, the counter equals the idle energy that the batteries have supplied, for any size of a part."""
     run, _ = played("empty batteries")
     monkeypatch.setattr(feed, "PART_ROWS", 7)
     given = run.table("batteries").groupby("device")
