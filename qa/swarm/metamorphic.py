@@ -206,6 +206,9 @@ def twice_the_time(settings: Settings) -> str | None:
     }
     if settings.get("network", {}).get("sidelink", {}).get("channel"):
         plain |= {f"network.sidelink.{key}": plain[key] for key in ("channel.rate", "channel.fading_model")}
+    if "traffic" in settings:  # drawn gaps are rounded up to whole nanoseconds
+        gaps = ({"kind": "fixed", "mean_s": its["gap"]["mean_s"]} for its in settings["traffic"])
+        plain["traffic"] = [{**its, "gap": gap} for its, gap in zip(settings["traffic"], gaps, strict=True)]
     if scenario_of(settings).network.uplink.access.only_sums:
         plain["network.uplink.access.symbols_per_slot"] = 1000  # else a longer slot carries more
     scenario = scenario_of(with_values(settings, plain))
