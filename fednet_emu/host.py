@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.context import BaseContext, ForkServerContext, SpawnContext
 from typing import Any, final
@@ -139,6 +139,16 @@ def end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
+
+
+def use_batch_scheduling() -> None:
+    """Let Linux schedule the current process as a batch process, which has the same share of processor time.
+
+    A batch process that wakes up does not interrupt the process that woke it.
+    """
+    if hasattr(os, "SCHED_BATCH"):
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def ending(code: int) -> str:

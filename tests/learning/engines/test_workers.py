@@ -202,6 +202,17 @@ def comes_true(check):
     return any(check() or time.sleep(0.01) for _ in range(6000))
 
 
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="needs Linux")
+def test_workers_do_not_interrupt_the_main_process_when_they_wake_up():
+    """Linux lets a process of the policy SCHED_BATCH wait for its turn when it wakes up (man 7 sched)."""
+    engine = engine_of(2)
+    results_of(engine, wavefront())
+    policies = [os.sched_getscheduler(worker.process._process.pid) for worker in pool()._workers[:2]]
+    engine.close()
+
+    assert policies == [os.SCHED_BATCH] * 2
+
+
 def test_who_closes_one_engine_leaves_the_other_alone():
     """What another engine of this process has under way is trained all the same."""
     engine, other, jobs = engine_of(2), engine_of(2), wavefront("dropout")

@@ -11,7 +11,7 @@ import torch
 from torch.nn import Parameter
 
 from fednet_emu.errors import described
-from fednet_emu.host import end_with_parent
+from fednet_emu.host import end_with_parent, use_batch_scheduling
 from fednet_emu.learning.engines.parcels import tensor_of, unpickled_with
 from fednet_emu.learning.engines.rule import ENGINES
 from fednet_emu.learning.engines.trainer import Trainer, TrainReport
@@ -69,6 +69,7 @@ class Order(NamedTuple):
 def serve(orders: Any, memory: Memory) -> None:
     """Execute orders until the connection closes; answer with a report, or an error text if unpacking fails."""
     end_with_parent()
+    use_batch_scheduling()  # else the first worker interrupts the main process, which has orders for the others
     torch.set_num_threads(1)
     trainer = Trainer("cpu", lambda kept: kept.load(memory))
     engines = {name: make() for name, make in ENGINES.items()}
