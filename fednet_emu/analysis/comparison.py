@@ -17,17 +17,18 @@ from typing_extensions import override
 
 from fednet_emu.analysis.quantities import TextResult, counted, joined
 from fednet_emu.analysis.ranking import positive_limits
-from fednet_emu.analysis.scales import CARBON, COSTS, DEVICE_ENERGY, RECORDED, TRADED, limits_text, measured
+from fednet_emu.analysis.scales import COSTS, OF_ENERGY, RECORDED, TRADED, limits_text, measured
 from fednet_emu.analysis.settings import Names
 from fednet_emu.analysis.statistics import Paired, fewest_seeds, gaps, paired_difference
 from fednet_emu.analysis.study import (
     DATA_SET,
-    WITHOUT_COMPUTING,
+    UNCOUNTED,
     Condition,
     StudyRecords,
     Within,
     conditions,
     level_text,
+    limit_like_energies,
     require_finished,
     target_text,
 )
@@ -37,8 +38,8 @@ from fednet_emu.errors import FednetError
 EVERYWHERE = "all together"
 FLAGS = ("untrained", "unmeasured", "unpowered")
 """Columns, with the suffix `_a` or `_b`, that are True if the untrained model of this side meets the target, if its
-metric was not measured, and if the energy of only this side excludes computing, whose power is unknown."""
-ENERGIES = (COSTS["energy"].column, COSTS["energy"].to_target)
+metric was not measured, and if the energy of this side excludes the computing of a larger share of devices."""
+ENERGIES = {name for cost in OF_ENERGY for name in (COSTS[cost].column, COSTS[cost].to_target)}
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,8 @@ class Difference:
     unmeasured: tuple[int, int] = (0, 0)
     """Number of seeds of A and of B with which the metric of the target was not measured."""
     unpowered: tuple[int, int] = (0, 0)
-    """Number of seeds with which only A, and only B, excludes computing from its energy; 0 for other quantities."""
+    """Number of seeds with which the energy of A, and of B, excludes the computing of a larger share of devices; 0 for
+    other quantities."""
     averaged: Sequence[str] = ()
     """The axes with several levels over which the difference is an average; empty unless it is `all together`."""
     parts: Mapping[str, Difference] = field(default_factory=dict)
@@ -188,7 +190,7 @@ def compare(first: StudyRecords, second: StudyRecords, limits: Mapping[str, floa
 
     Raises:
         FednetError: no seed and combination is common to both studies, or a study has several runs for a combination
-            and seed, or energy is limited and only one side counts the energy of computing.
+            and seed, or energy is limited and excludes the computing of more devices on one side.
     """
     limits, axes = limits or {}, [axis for axis in first.axes if axis in second.axes]
     lacks = [not set(its.target) <= set(measured([its.evaluations])) for its in (first, second)]
@@ -206,13 +208,9 @@ def compare(first: StudyRecords, second: StudyRecords, limits: Mapping[str, floa
     if not len(pairs):
         both = ", ".join(dict.fromkeys([first.name, second.name]))
         raise FednetError(f"{both}: nothing to pair, got no common seed; sweep the same seeds")
-    one, other = pairs["unpowered_a"], pairs["unpowered_b"]
-    pairs = pairs.assign(unpowered_a=one & ~other, unpowered_b=other & ~one)
-    if (one != other).any() and {"energy", DEVICE_ENERGY, CARBON} & set(limits):
-        raise FednetError(
-            "--within: energy cannot be limited, got energy with computing on one side and without on the other; "
-            "limit time, bits or rounds"
-        )
+    one, other = pairs["uncounted_a"], pairs["uncounted_b"]
+    pairs = pairs.assign(unpowered_a=one > other, unpowered_b=other > one)
+    limit_like_energies([*one, *other], limits)
     quantities = _quantities(limits) + (TO_TARGET if first.target == second.target else ())
     aims = set(first.target) & set(measured([first.evaluations, second.evaluations]))  # the target may be missed
     known = [
@@ -241,14 +239,15 @@ def _cells(view: StudyRecords, other: StudyRecords, axes: Sequence[str], unmeasu
     """Return the table of runs of the study `view`, in a form that can be joined with that of the study `other`.
 
     If an axis has numeric levels in one study and text in the other study, the numbers become text. Columns are added:
-    `untrained` (the untrained model meets the target), `unmeasured`, and `unpowered` (the energy excludes computing).
+    `untrained` (the untrained model meets the target), `unmeasured`, and `uncounted` (the share of devices whose
+    computing is not in the energy).
     """
     mixed = [axis for axis in axes if len({is_numeric_dtype(runs[axis]) for runs in (view.runs, other.runs)}) > 1]
     texts = {axis: view.runs[axis].map(level_text) for axis in mixed}
     first = view.runs["run"].map(view.evaluations.drop_duplicates("run").set_index("run")["simulated_s"])
     untrained = (view.runs["rounds_to_target"] == 0) & (view.runs["time_to_target_s"] == first)
-    unpowered = view.runs.get(WITHOUT_COMPUTING, False)
-    return view.runs.assign(**texts, untrained=untrained, unmeasured=unmeasured, unpowered=unpowered)
+    uncounted = view.runs.get(UNCOUNTED, 0.0)
+    return view.runs.assign(**texts, untrained=untrained, unmeasured=unmeasured, uncounted=uncounted)
 
 
 def _places(pairs: pd.DataFrame, axes: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -475,9 +474,9 @@ def _numbers(difference: Difference) -> str:
 
 def _not_compared(difference: Difference, names: tuple[str, str], aim: str, measure: str) -> str:
     if difference.pairs:
-        without, with_it = names if difference.unpowered[0] else names[::-1]
-        why = f"with {without}, it excludes computing, whose power is unknown; with {with_it}, it includes computing"
-        return f"{difference.quantity.title} is not comparable: {why}"
+        more, fewer = names if difference.unpowered[0] else names[::-1]
+        why = f"with {more}, it excludes the computing of a larger share of devices than with {fewer}"
+        return f"{difference.quantity.title} is not comparable: {why}, as the power is unknown"
     if difference.quantity not in TO_TARGET:
         return f"no seed has the {difference.quantity.title} with both {' and '.join(names)}"
     unmeasured = [name for number, name in zip(difference.unmeasured, names, strict=True) if number]

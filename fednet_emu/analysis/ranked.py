@@ -143,6 +143,8 @@ class RankedSettings(TextResult):
     """Labels of settings without finished runs."""
     more_seeds: int
     """Number of seeds that are ignored because some settings have no run with these seeds."""
+    uncounted: float = 0.0
+    """Share of devices whose computing is not in the compared or limited energies, because its power is unknown."""
 
     @property
     def cost(self) -> Cost:
@@ -372,6 +374,9 @@ class RankedSettings(TextResult):
             own = "the limit" if self.minimised in self.limits else f"twice {spent}{within}"
             count = "counts" if failed == 1 else "count"
             yield f"{counted(failed, 'run')} did not reach it and {count} as {self.cost.show(self.most)}, {own}."
+        if self.uncounted:
+            whose = "" if self.uncounted == 1.0 else f" of {self.uncounted:.0%} of the devices"
+            yield f"Energies exclude computing{whose}, whose power is unknown."
         if unknown:
             yield f"In {unknown} of these runs, a limited cost is unknown: they may have reached it within the limits."
         if ended and self.first_ended is not None and len(ranked) > 1:

@@ -12,8 +12,8 @@ that missed the target counts as twice the highest cost of any run, and no run i
 lower bound, because files of other users were unfinished, is censored at this delay: runs are compared only up to it.
 
 A setting is not ranked if all its runs diverged or exceeded limits of other costs, if all its runs ended before any run
-of another setting reached the target, if its untrained model meets the target, or if the cost of one of its runs is
-unknown.
+of another setting reached the target, if its untrained model meets the target, if the cost of one of its runs is
+unknown, or if its energy excludes the computing of a larger share of devices than the energy of another setting.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ import scipy
 from fednet_emu.analysis.confidence_set import confidence_set, horizons, restricted, seeds_needed
 from fednet_emu.analysis.quantities import counted
 from fednet_emu.analysis.ranked import DIVERGED, ENDED, MISSED, UNKNOWN, Ranked, RankedSettings
-from fednet_emu.analysis.scales import COSTS, PER_RUN, limits_text
+from fednet_emu.analysis.scales import COSTS, OF_ENERGY, PER_RUN, limits_text
 from fednet_emu.analysis.settings import Setting, settings_of
 from fednet_emu.analysis.statistics import Interval, cost_interval, sign_test
-from fednet_emu.analysis.study import StudyRecords, Within, limits_of, target_text
+from fednet_emu.analysis.study import UNCOUNTED, StudyRecords, Within, limit_like_energies, limits_of, target_text
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.errors import FednetError
 
@@ -65,7 +65,8 @@ def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float
 
     Raises:
         FednetError: the cost or the target does not exist, settings use different data or have no common seed, no run
-            reaches the target within the limits, or the untrained model meets the target.
+            reaches the target within the limits, the untrained model meets the target, or energy is limited and
+            excludes the computing of more devices in some settings.
     """
     limits = limits or {}
     spent = {cost: view.spent(cost) for cost in dict.fromkeys([minimised, *limits])}
@@ -82,9 +83,15 @@ def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float
         ]
         for setting in settings
     ]
+    shares = [float(setting.runs.get(UNCOUNTED, pd.Series([0.0])).max()) for setting in settings]
+    limit_like_energies(shares, limits)
     if all(run.stopped_by for runs in courses for run in runs):
         raise FednetError(_nobody(view, settings, seeds, courses, limits))
     reasons = [_why_not(place, courses, view.target, minimised) for place in range(len(settings))]
+    if minimised in OF_ENERGY:
+        more = "the computing of a larger share of devices than other energies"
+        why = f"its energy excludes {more}, as the power is unknown"
+        reasons = [why if not its and share > min(shares) else its for its, share in zip(reasons, shares, strict=True)]
     kept = [place for place, reason in enumerate(reasons) if not reason]
     if not kept:
         raise FednetError(f"{view.name}: best: ranks nothing, got {settings[0].label}: {reasons[0]}")
@@ -108,6 +115,7 @@ def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float
         min(ended, key=lambda its: its[2], default=None),
         [setting.label for setting in settings_of(view) if not len(setting.runs)],
         len({seed for setting in settings for seed in setting.runs["seed"]}) - len(seeds),
+        min(shares) if set(OF_ENERGY) & {minimised, *limits} else 0.0,
     )
 
 

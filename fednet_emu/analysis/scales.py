@@ -176,6 +176,8 @@ energy divided by the number of devices, and evaluations have no column for it. 
 delays of other users of the network (background traffic). If there are several classes of other users, it is the
 largest of their quantiles. `carbon` is the CO2 emission in g. Evaluations of a study have a column for it if scenarios
 have the section `carbon`."""
+OF_ENERGY = ("energy", DEVICE_ENERGY, CARBON)
+"""The costs that are proportional to energies."""
 RECORDED = {name: its for name, its in COSTS.items() if name not in (DEVICE_ENERGY, CARBON, *PER_RUN)}
 """The costs that have a column in the table of evaluations of each run."""
 TRADED = {name: RECORDED[name] for name in ("time", "bits", "energy")}

@@ -20,6 +20,7 @@ from fednet_emu.analysis.scales import (
     CARBON,
     COSTS,
     DEVICE_ENERGY,
+    OF_ENERGY,
     PER_RUN,
     TO_TARGET,
     Measure,
@@ -65,9 +66,9 @@ DATA_SET, DEVICE_COUNT = "data_set", "device_count"
 LOWER_BOUND = "neighbours_at_least"
 """Column of the table of runs that is True if the delay of other users is a lower bound, because too many files were
 unfinished at the end of the run."""
-WITHOUT_COMPUTING = "energy_without_computing"
-"""Column of the table of runs that is True if the energy excludes computing, because its power is unknown. A study has
-this column only if it has such a run."""
+UNCOUNTED = "compute_unknown_share"
+"""Column of the table of runs with the share of devices whose computing is not in the energy, because its power is
+unknown. Studies of older versions have no such column."""
 
 Levels = Mapping[str, Any]
 """A mapping from some axes of a study to a level of each axis."""
@@ -123,9 +124,6 @@ class StudyRecords:
             raise DataError(str(folder), f"its tables are older than its {new[0]}", UNFINISHED)
         done = runs["status"].isin(["done", "diverged"])
         finished = _with_cycles(folder, runs[done].reset_index(drop=True))
-        unpowered = [_excludes_computing(folder / "runs" / run / SUMMARY) for run in finished["run"]]
-        if any(unpowered):
-            finished = finished.assign(**{WITHOUT_COMPUTING: unpowered})
         missing = runs[~done].reset_index(drop=True)
         return cls(name, axes, target, evaluations, finished, list(missing["run"]), missing)
 
@@ -146,7 +144,7 @@ class StudyRecords:
             **dict.fromkeys(TO_TARGET, math.nan),
             **delays_of_others(run.summary),
             DEVICE_COUNT: run.devices or math.nan,
-            WITHOUT_COMPUTING: run.summary.get("compute_j", 0.0) is None,
+            **uncounted_computing(run.summary),
         }
         named = {"status": run.summary["status"], "run": run.name, "total_bit": run.total_bit}
         return cls(run.name, {}, {}, evaluations, pd.DataFrame([{**totals, **own, **named}]), ())
@@ -355,12 +353,22 @@ def delays_of_others(summary: Mapping[str, Any]) -> dict[str, float]:
     return {COSTS["neighbours"].column: max(its["p95_s"] for its in known), LOWER_BOUND: bound}
 
 
-def _excludes_computing(summary: Path) -> bool:
-    """Return True if the energy in a run's summary excludes computing; False if the summary cannot be read."""
-    try:
-        return json.loads(summary.read_text(encoding="utf-8")).get("compute_j", 0.0) is None
-    except (OSError, ValueError, AttributeError):
-        return False
+def limit_like_energies(shares: Iterable[float], limits: Iterable[str]) -> None:
+    """Check that energies of runs can be limited, given their `shares` of devices whose computing is not included.
+
+    Raises:
+        FednetError: one of the costs `limits` is an energy or carbon, and the shares differ.
+    """
+    if len(set(shares)) > 1 and set(OF_ENERGY) & set(limits):
+        raise FednetError(
+            "--within: energy cannot be limited, got energies that exclude the computing of different shares of "
+            "devices, whose power is unknown; limit time, bits or rounds"
+        )
+
+
+def uncounted_computing(summary: Mapping[str, Any]) -> dict[str, float]:
+    """Return the share of devices whose computing is not in the energy; summaries of older versions have no entry."""
+    return {UNCOUNTED: summary.get(UNCOUNTED, float(summary.get("compute_j", 0.0) is None))}
 
 
 def _with_cycles(folder: Path, runs: pd.DataFrame) -> pd.DataFrame:

@@ -197,6 +197,8 @@ def totals(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str, 
 def _energies(ledger: Ledger) -> dict[str, float | None]:
     """Return energies in J of the whole network and its components; `compute_j` is None if no device has a known one.
 
+    `compute_unknown_share` is the share of devices whose computing energy is unknown, and not in the total.
+
     `idle_j` is the idle energy of the devices, and `waiting_j` the share of it in times without any activity. The
     energies of transmission, reception and computation are counted in addition to the idle energy.
     """
@@ -206,6 +208,7 @@ def _energies(ledger: Ledger) -> dict[str, float | None]:
     return {
         "energy_j": ledger.spent_j(ledger.ended_ns),
         "compute_j": float(devices["computing_j"][known].sum()) if known.any() else None,
+        "compute_unknown_share": float((~known).mean()),
         "transmit_j": float(devices["sending_j"].sum()),
         "rx_energy_j": float(devices["receiving_j"].sum()),
         "idle_j": float(devices["idle_j"].sum()),

@@ -90,10 +90,11 @@ def option_text(value: Any) -> str:
 def result_columns() -> frozenset[str]:
     """Return the names of the columns of the result tables, which an axis must not use as its name."""
     from fednet_emu.analysis.scales import COSTS, METRICS
-    from fednet_emu.analysis.study import DATA_SET, DEVICE_COUNT, LOWER_BOUND, cycle_times
+    from fednet_emu.analysis.study import DATA_SET, DEVICE_COUNT, LOWER_BOUND, UNCOUNTED, cycle_times
 
     costs = {name for cost in COSTS.values() for name in (cost.column, cost.to_target)}
-    own = {*KEYS, *STATUS, DATA_SET, DEVICE_COUNT, LOWER_BOUND, *TOTALS, *BACKHAUL, *PRIVACY, *SPREAD, *METRICS}
+    per_run = {DATA_SET, DEVICE_COUNT, LOWER_BOUND, UNCOUNTED, *TOTALS, *BACKHAUL, *PRIVACY, *SPREAD}
+    own = {*KEYS, *STATUS, *METRICS, *per_run}
     return frozenset({*own, *costs, *EvaluationRow._fields, *Evaluation(consensus=True).columns, *cycle_times([])})
 
 

@@ -18,7 +18,7 @@ import pandas as pd
 
 from fednet_emu.analysis.scales import Measure, first_reached, with_total_bits
 from fednet_emu.analysis.settings import data_set_names
-from fednet_emu.analysis.study import DATA_SET, DESCRIPTION, DEVICE_COUNT, delays_of_others
+from fednet_emu.analysis.study import DATA_SET, DESCRIPTION, DEVICE_COUNT, delays_of_others, uncounted_computing
 from fednet_emu.arrays import Array
 from fednet_emu.devices.carbon import Carbon
 from fednet_emu.files.data_folder import checksum
@@ -86,7 +86,8 @@ def _status(summary: Mapping[str, Any] | None, failure: str | None) -> dict[str,
 
 
 def _per_run(summary: Mapping[str, Any]) -> dict[str, float]:
-    return {**delays_of_others(summary), **{name: summary[name] for name in ("carbon_g",) if name in summary}}
+    carbon = {name: summary[name] for name in ("carbon_g",) if name in summary}
+    return {**delays_of_others(summary), **uncounted_computing(summary), **carbon}
 
 
 def aim(target: Target | None) -> tuple[Measure | None, float]:

@@ -326,6 +326,25 @@ def test_a_delay_that_is_a_lower_bound_decides_only_what_it_can(raced):
     assert "2 s longer (3 s against 1 s, restricted to 3 s where a delay is a lower bound): not the best" in told(clear)
 
 
+def test_an_energy_that_excludes_more_computing_is_not_ranked(raced):
+    """The 5 J of a are without the computing of any device, the 9 J of b without that of three in ten."""
+    view = raced({"a": [{"at": 5}] * 6, "b": [{"at": 9}] * 6})
+    mixed, alike = (
+        replace(view, runs=view.runs.assign(compute_unknown_share=shares))
+        for shares in ([1.0] * 6 + [0.3] * 6, [0.3] * 12)
+    )
+
+    assert rank(mixed, "time").best == [{"method": "a"}]
+    assert rank(mixed, "energy").best == [{"method": "b"}]
+    why = "its energy excludes the computing of a larger share of devices than other energies, as the power is unknown"
+    assert "Not ranked: a: its energy excludes the computing of a larger share of devices" in told(rank(mixed, "energy"))
+    with pytest.raises(FednetError, match="energy cannot be limited, got energies that exclude"):
+        rank(mixed, "time", {"energy": 100.0})
+    assert rank(alike, "energy").best == [{"method": "a"}]
+    assert "Energies exclude computing of 30% of the devices, whose power is unknown." in rank(alike, "energy").words
+    assert "exclude" not in told(rank(alike, "time")) + told(rank(view, "energy"))
+
+
 def test_a_run_that_misses_the_target_is_not_censored_at_its_delay(raced):
     """The miss of a counts as twice the highest delay, 8 s; it neither restricts the pair nor wins by ending early."""
     view = raced({"a": [{"until": 4}, {"at": 3, "until": 4}], "b": [{"at": 5}, {"at": 6}]})

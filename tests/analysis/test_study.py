@@ -533,7 +533,6 @@ def test_runs_have_what_their_series_tell(tmp_path):
     )
     (tmp_path / "runs" / view.runs["run"][0]).mkdir(parents=True)
     turns.to_parquet(tmp_path / "runs" / view.runs["run"][0] / "cyclic_turns.parquet")
-    (tmp_path / "runs" / view.runs["run"][0] / "summary.json").write_text('{"compute_j": null}')
     view.runs.assign(data_set="digits", device_count=10).to_parquet(tmp_path / "runs.parquet")
     view.evaluations.to_parquet(tmp_path / "study.parquet")
     (tmp_path / "study.json").write_text(json.dumps({"name": "story", "axes": view.axes, "target": {}}))
@@ -541,7 +540,6 @@ def test_runs_have_what_their_series_tell(tmp_path):
 
     assert runs["cycle_s"].tolist() == pytest.approx([2.0, np.nan], nan_ok=True)
     assert runs["grouping"][0] == "random, tdma"
-    assert runs["energy_without_computing"].tolist() == [True, False]
 
 
 def test_a_single_run_has_the_costs_of_a_study():
@@ -555,7 +553,7 @@ def test_a_single_run_has_the_costs_of_a_study():
     )
 
     assert (view.spent("neighbours").iloc[-1], view.spent("device-energy").iloc[-1]) == (0.02, 1.0)
-    assert view.runs[["neighbours_at_least", "energy_without_computing"]].all(axis=None)
+    assert view.runs[["neighbours_at_least", "compute_unknown_share"]].all(axis=None)
 
 
 AXES = {"method": ["aware", "fedavg"], "data": ["a"]}

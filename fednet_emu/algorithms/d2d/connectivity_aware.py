@@ -102,7 +102,7 @@ def weights(normalisation: str, m: int, sizes: IntArray, done: Sequence[ClusterR
     if normalisation == "stratified":
         return [size / (n * count) for size, count in zip(sizes.tolist(), arrived, strict=True) for _ in range(count)]
     total = m if normalisation == "paper" else sum(arrived)
-    return [1.0 / total] * sum(arrived)
+    return [1.0 / total for _ in range(sum(arrived))]
 
 
 def known(psi: Array, done: Sequence[ClusterRound]) -> Array:

@@ -184,6 +184,12 @@ def test_normalisations_agree_where_shares_are_whole_numbers() -> None:
     assert weights("paper", 14, sizes, done) == weights("count", 14, sizes, done) == [1 / 14] * 14
 
 
+@pytest.mark.parametrize("normalisation", ["paper", "count", "stratified"])
+def test_a_round_without_uploads_has_no_weights(normalisation: str) -> None:
+    """All clusters may be later than the deadline."""
+    assert weights(normalisation, 2, np.full(3, 4), [ClusterRound()] * 3) == []
+
+
 def test_stratified_uploads_share_their_clusters_weight() -> None:
     """Clusters of 6 and 2 with two and one uploads: 6/8 is shared by two, 2/8 belongs to one."""
     done = [ClusterRound((), [(k, None) for k in range(n)], True, {}, 0, 0) for n in (2, 1)]  # type: ignore[misc]
