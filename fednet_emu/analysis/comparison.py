@@ -415,7 +415,8 @@ def sentence(
         on = "" if difference.is_none or over else " on average"
         seeds = "every seed" if difference.pairs == difference.of else counted(difference.pairs, "seed")
         every = f"{',' if over else ''} on {seeds}" if difference.is_none and not lead else ""
-        return f"{lead}{its.title} is the same with {' and '.join(names)}{over}{on}{every}{end}"
+        verb = "are" if its.title.startswith(("bits", "rounds")) else "is"
+        return f"{lead}{its.title} {verb} the same with {' and '.join(names)}{over}{on}{every}{end}"
     phrase = its.phrase.replace("{target}", aim)
     amount, interval = _amounts(difference)
     words = phrase.format(amount, its.more if mean > 0 else its.less)

@@ -81,9 +81,10 @@ def _worker_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     own = summary.get("elsewhere")
     if own is None:
         return []
+    processes = f"{own['processes']} process{'es' if own['processes'] > 1 else ''}"
     sent, received = own["sent_byte"] / 1e6, own["received_byte"] / 1e6
     return [
-        ("  computing elsewhere", f"{format_seconds(own['computing_s'])}, the sum of {own['processes']} processes"),
+        ("  computing elsewhere", f"{format_seconds(own['computing_s'])}, the sum of {processes}"),
         ("  overlap with the clock", format_seconds(own["ahead_s"])),
         ("  sent, received", f"{sent:.3g} MB, {received:.3g} MB"),
     ]

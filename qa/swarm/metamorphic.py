@@ -280,6 +280,9 @@ def renumbered(settings: Settings) -> str | None:
         "devices.battery": None,
         "devices.mobility": "static",
     }
+    if "traffic" in settings:  # users without a placement take the places of the devices in their order
+        place = {"kind": "disc", "radius_m": 100}
+        plain["traffic"] = [{**its, "placement": its.get("placement", place)} for its in settings["traffic"]]
     took_ns = []
     for devices in (range(count), range(count)[::-1]):
         there = {"kind": "list", "xy_m": [places[device] for device in devices]}

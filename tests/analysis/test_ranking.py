@@ -336,8 +336,7 @@ def test_an_energy_that_excludes_more_computing_is_not_ranked(raced):
 
     assert rank(mixed, "time").best == [{"method": "a"}]
     assert rank(mixed, "energy").best == [{"method": "b"}]
-    why = "its energy excludes the computing of a larger share of devices than other energies, as the power is unknown"
-    assert "Not ranked: a: its energy excludes the computing of a larger share of devices" in told(rank(mixed, "energy"))
+    assert "Not ranked: a: its energy excludes the computing of a larger share" in told(rank(mixed, "energy"))
     with pytest.raises(FednetError, match="energy cannot be limited, got energies that exclude"):
         rank(mixed, "time", {"energy": 100.0})
     assert rank(alike, "energy").best == [{"method": "a"}]

@@ -82,7 +82,7 @@ def test_differences_are_paired_by_seed_and_by_place():
         )
         assert found.signs == (6, 0), "B needs less in every pair"
     same = sentence(by["all together", "bits to target"], ("a", "b"), view.target)
-    assert same == "bits to target is the same with a and b on every seed"
+    assert same == "bits to target are the same with a and b on every seed"
 
 
 def test_pairs_without_the_target_are_said():

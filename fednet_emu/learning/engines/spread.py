@@ -6,19 +6,22 @@ Each thread has its own engine and a single intra-op thread.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from itertools import islice
 from operator import itemgetter
 from queue import SimpleQueue
-from typing import final
+from typing import TypeVar, final
 
 import torch
+from torch import Tensor
 
 from fednet_emu.learning.graph.cohort import Columns
-from fednet_emu.learning.graph.engine import Engine, Results, TrainResult
+from fednet_emu.learning.graph.engine import Ended, Engine, Results, TrainResult
 from fednet_emu.learning.graph.jobs import ResolvedJob
+
+_T = TypeVar("_T")
 
 
 @final
@@ -55,6 +58,9 @@ class SpreadEngine(Engine):
     def run_stack(self, jobs: Sequence[ResolvedJob]) -> Results:
         return _in_one_thread(self._engines[0].run_stack(jobs))
 
+    def train_into(self, jobs: Sequence[ResolvedJob], out: Tensor) -> Ended:
+        return _in_one_thread(self._engines[0].train_into(jobs, out))
+
     def run(self, jobs: Sequence[ResolvedJob]) -> Results:
         stacks = self.cut(jobs)
         threads = min(len(self._engines), len(stacks))
@@ -89,7 +95,7 @@ class SpreadEngine(Engine):
             self._pool = None
 
 
-def _in_one_thread(results: Results) -> Results:
+def _in_one_thread(results: Iterator[_T]) -> Iterator[_T]:
     """Yield results, while each of them is computed with a single intra-op thread, as in the pool's threads."""
     while True:
         before = torch.get_num_threads()

@@ -12,11 +12,14 @@ from fednet_emu.learning.engines.parcels import Rows, Shard, tensor_of, unpacked
 from fednet_emu.learning.graph.engine import Ended
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainData
 
+Losses = Mapping[int, tuple[float, float]]
+"""Mean loss and mean squared loss of jobs, by their index."""
+
 
 class TrainReport(NamedTuple):
     """Report on jobs that were trained in another process. The trained parameters are returned separately."""
 
-    losses: dict[int, tuple[float, float]]  # mean loss and mean squared loss of each completed job, by index
+    losses: Losses  # of the completed jobs
     error: Exception | None  # error that stopped the remaining jobs; None if all jobs are complete
     computing_s: float  # duration of the call in host seconds
 

@@ -91,10 +91,10 @@ def equal(found, expected):
     return all(torch.equal(a.params, b.params) and a.loss == b.loss for a, b in zip(found, expected, strict=True))
 
 
-@pytest.mark.parametrize("counts", [(2,), pytest.param((1, 4), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("counts", [(2,), pytest.param((3, 4), marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("kind", "its"), crossed(MODULES, [(RuleEngine, "by-rule"), (BatchedEngine, "batched")]))
 def test_the_number_of_workers_changes_no_bit(kind, its, counts):
-    """Models and losses of 1, 2 and 4 workers are those of this process, over several rounds.
+    """Models and losses of 2, 3 and 4 workers are those of this process, over several rounds.
 
     Here, too, an operation has one thread: the order in which several add up changes the last bits.
     """
@@ -104,7 +104,9 @@ def test_the_number_of_workers_changes_no_bit(kind, its, counts):
         engine = engine_of(count, make, name)
         assert equal(results_of(engine, jobs), expected)
         assert equal(results_of(engine, jobs), expected)
-        assert engine.statistics["received_byte"] == 2 * len(jobs) * jobs[0].params.nbytes
+        each, received = jobs[0].params.nbytes, engine.statistics.get("received_byte", 0)
+        assert received <= 2 * len(jobs) * each, "the main process trains what no worker has"
+        assert received >= 2 * each
         engine.close()
 
 
@@ -205,8 +207,8 @@ def comes_true(check):
 @pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="needs Linux")
 def test_workers_do_not_interrupt_the_main_process_when_they_wake_up():
     """Linux lets a process of the policy SCHED_BATCH wait for its turn when it wakes up (man 7 sched)."""
-    engine = engine_of(2)
-    results_of(engine, wavefront())
+    engine = engine_of(3)
+    results_of(engine, wavefront("dropout"))
     policies = [os.sched_getscheduler(worker.process._process.pid) for worker in pool()._workers[:2]]
     engine.close()
 
@@ -292,8 +294,10 @@ def test_the_one_job_of_a_wavefront_that_cannot_travel_has_one_thread_per_operat
 
     class Looking(Engine):
         def run(self, jobs):
-            seen.append(torch.get_num_threads())
-            yield jobs[0], TrainResult(jobs[0].params, 0.0)
+            if jobs[0].job.model is stays[0].job.model:
+                seen.append(torch.get_num_threads())
+            for resolved in jobs:
+                yield resolved, TrainResult(resolved.params, 0.0)
 
     engine = WorkersEngine("by-rule", SpreadEngine([Looking()]), 2, at_once=True)
     stays = wavefront(module=nn.Sequential(nn.Flatten(), seeded_module(lambda: Local(64, 5), 1)))[:1]
@@ -314,6 +318,7 @@ def test_an_error_is_raised_as_in_this_process():
     jobs = wavefront("dropout", lr=1e38)
     with pytest.raises(Diverged, match=r"dev-0: training diverges"):
         found.update(engine.run(jobs))
+    engine.close()
 
 
 def test_a_computation_that_is_given_up_leaves_nothing_behind():

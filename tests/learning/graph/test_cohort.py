@@ -89,7 +89,7 @@ def test_a_cohort_comes_to_the_models_of_single_jobs(engine, name):
         assert graph.statistics.wavefronts == 1
         assert graph._pending_byte == 0
         if engine == "two workers":
-            assert graph.engine.statistics["received_byte"] == 8 * START.nbytes
+            assert 0 < graph.engine.statistics["received_byte"] <= 8 * START.nbytes
         graph.close()
     (models, mean, numbers), (expected, expected_mean, expected_numbers) = found
 

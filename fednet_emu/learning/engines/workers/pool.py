@@ -1,8 +1,8 @@
 """The pool of worker processes, which train stacks of jobs for all runs of the current process.
 
 An order is a request to a worker to train a stack of jobs. A worker has up to two orders at a time, so that it need not
-wait for the next one. The results of an order are written only to memory of this order, so that another worker can
-repeat the order if the worker dies.
+wait for the next one. The main process trains stacks that no worker has, while it would wait for workers. The results
+of an order are written only to memory of this order, so that another worker can repeat the order if the worker dies.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from fednet_emu.learning.engines.workers.memory import Memory
 from fednet_emu.learning.engines.workers.worker import Order, serve
 from fednet_emu.learning.graph.cohort import Columns
 from fednet_emu.learning.graph.jobs import ResolvedJob
+from fednet_emu.learning.models.flat import FlatModel
 
 _AT_ONCE = 2
 _DEATHS = 3
@@ -45,6 +46,10 @@ class Call:
     report: TrainReport | str = "not done"
     done: bool = False
     deaths: int = 0
+
+    @property
+    def model(self) -> FlatModel:
+        return self.jobs.model if isinstance(self.jobs, Columns) else self.jobs[0].job.model
 
     @property
     def single(self) -> Sequence[ResolvedJob]:
@@ -86,11 +91,24 @@ class Pool:
         self._receive(0)
         self._deal(workers)
 
-    def wait_for(self, call: Call, workers: int) -> None:
-        """Wait until a call is done. Raise a `FednetError` if workers have repeatedly died while running it."""
-        while not call.done:
+    def next_of(self, calls: Sequence[Call], workers: int) -> Call:
+        """Return the first call that is done; if there is none, the first one that no worker has, or else wait.
+
+        A call that is not done is taken out of the queue, unless a worker has died while running it. A `FednetError` is
+        raised if workers have repeatedly died while running a call.
+        """
+        timeout_s: float | None = 0
+        while True:
+            self._receive(timeout_s)
             self._deal(workers)
-            self._receive(None)
+            for call in calls:
+                if call.done:
+                    return call
+            for call in calls:
+                if call in self._waiting and not call.deaths:
+                    self._waiting.remove(call)
+                    return call
+            timeout_s = None
 
     def drop(self, owner: object) -> None:
         """Drop the pending calls of the engine `owner`, and terminate the workers that run calls of this engine."""
@@ -105,7 +123,7 @@ class Pool:
         self.start(workers)
         while self._waiting:
             worker = min(self._workers[:workers], key=lambda its: len(its.calls))  # in a tie, the first worker
-            if len(worker.calls) == _AT_ONCE:
+            if len(worker.calls) == _AT_ONCE or (worker.calls and len(self._waiting) == 1):
                 return
             worker.take(self._waiting.popleft())
 

@@ -12,18 +12,18 @@ import os
 import pickle
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, final
 from weakref import WeakKeyDictionary, WeakSet
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import Parameter
 
 from fednet_emu.errors import described
 from fednet_emu.learning.engines.batched import aligned, is_worth_dividing
 from fednet_emu.learning.engines.parcels import Kept, packed, pickled_without
+from fednet_emu.learning.engines.trainer import Losses, TrainReport
 from fednet_emu.learning.engines.workers.memory import Place
 from fednet_emu.learning.engines.workers.pool import Call, pool
 from fednet_emu.learning.engines.workers.worker import MOST_OF_ERROR, KeptData, KeptModel, Order
@@ -48,7 +48,7 @@ class WorkersEngine(Engine):
     """
 
     def __init__(self, name: str, here: Engine, workers: int, *, at_once: bool, host: HostTime | None = None) -> None:
-        self._name, self._here, self._count = name, here, workers
+        self._name, self._here, self._helpers = name, here, workers - 1
         self._left_flop = 0.0 if at_once else START_FLOP
         self._host = HostTime() if host is None else host
         self._process = os.getpid()
@@ -62,7 +62,7 @@ class WorkersEngine(Engine):
         self._cohort: list[tuple[list[int], Call | None]] | None = None
         self._since: float | None = None
         self._statistics: dict[str, float] = {
-            "processes": workers,
+            "processes": workers - 1,
             "computing_s": 0.0,
             "ahead_s": 0.0,
             "sent_byte": 0,
@@ -119,8 +119,9 @@ class WorkersEngine(Engine):
         there = {resolved for call in calls for resolved in call.single}
         rest = [resolved for resolved in jobs if resolved not in there]
         yield from self._here.run(rest) if len(rest) != 1 or not there else self._here.run_stack(rest)
-        while calls:
-            yield from self._results(calls.pop(0))
+        for call, losses in self._collected(calls):
+            for place, resolved in enumerate(call.single):
+                yield resolved, TrainResult(torch.from_numpy(call.results[place]), *losses[place])
 
     def takes(self, columns: Columns) -> bool:
         return self._here.takes(columns)
@@ -136,7 +137,7 @@ class WorkersEngine(Engine):
                 for places in stacks if len(stacks) > 1 else []:
                     call = self._packed(columns.part(places))
                     if call is not None:
-                        pool().give(call, self._count)
+                        pool().give(call, self._helpers)
                     self._cohort.append((places, call))
         if self._cohort:
             self._since = self._since or time.perf_counter()
@@ -149,15 +150,12 @@ class WorkersEngine(Engine):
         self._note_ahead()
         if not stacks:
             yield from self._here.run_cohort(columns)
-        for places, call in stacks:
-            results = None if call is None else self._ended(call)
-            if results is not None:
-                yield places, list(map(torch.from_numpy, results))
-                continue
-            jobs = columns.part(places).jobs()
-            place_of = dict(zip(jobs, places, strict=True))
-            for resolved, result in self._here.run_stack(jobs):
-                yield [place_of[resolved]], [result.params]
+        places_of = {call: places for places, call in stacks if call is not None}
+        for call, _ in self._collected(list(places_of)):
+            yield places_of.pop(call), list(map(torch.from_numpy, call.results))
+        for places in [places for places, call in stacks if call is None]:
+            for stack, models in self._here.run_cohort(columns.part(places)):
+                yield [places[place] for place in stack], models
 
     def close(self) -> None:
         if self._statistics["sent_byte"] and self._may_send():
@@ -194,7 +192,7 @@ class WorkersEngine(Engine):
         """Send all stacks that can be serialised to the workers, and return one call for each of them."""
         calls = [call for stack in stacks if (call := self._packed(stack)) is not None]
         for call in calls:
-            pool().give(call, self._count)
+            pool().give(call, self._helpers)
         return calls
 
     def _packed(self, jobs: Sequence[ResolvedJob] | Columns) -> Call | None:
@@ -249,26 +247,35 @@ class WorkersEngine(Engine):
             self._statistics["sent_byte"] += tensor.nbytes
         return self._sent[id(tensor)][1:]
 
-    def _results(self, call: Call) -> Results:
-        """Yield the results of a call; the main process trains what a worker could not, and raises its errors."""
-        results = self._ended(call)
-        if results is None or isinstance(call.report, str):
-            yield from self._here.run_stack(call.single)
-            return
-        for place, resolved in enumerate(call.single):
-            yield resolved, TrainResult(torch.from_numpy(results[place]), *call.report.losses[place])
+    def _collected(self, calls: list[Call]) -> Iterator[tuple[Call, Losses]]:
+        """Yield each call when its jobs are trained, with their losses. The main process trains what no worker has.
 
-    def _ended(self, call: Call) -> NDArray[Any] | None:
-        """Return the parameters [jobs, size] of a completed call; None if its worker has failed."""
-        pool().wait_for(call, self._count)
-        report, results = call.report, call.results
-        model = call.jobs.model if isinstance(call.jobs, Columns) else call.jobs[0].job.model
-        if isinstance(report, str):
-            self._keep_here(model, f"a worker cannot load them: {report}")
-            return None
-        if report.error is not None:
-            self._note(model, f"a worker has failed, {report.error}")
-            return None
-        self._statistics["computing_s"] += report.computing_s
-        self._statistics["received_byte"] += results.nbytes
-        return results
+        If several calls fail, the error of the first one in order is raised.
+        """
+        failed = None
+        while calls:
+            call = pool().next_of(calls, self._helpers)
+            try:
+                losses = self._losses(call)
+            except Exception as error:
+                failed = error
+                del calls[calls.index(call) :]
+            else:
+                calls.remove(call)
+                yield call, losses
+        if failed is not None:
+            raise failed
+
+    def _losses(self, call: Call) -> Losses:
+        """Return the losses of a call. The main process trains its jobs if no worker has, and raises their errors."""
+        report = call.report
+        if isinstance(report, TrainReport) and report.error is None:
+            self._statistics["computing_s"] += report.computing_s
+            self._statistics["received_byte"] += call.results.nbytes
+            return report.losses
+        if isinstance(report, TrainReport):
+            self._note(call.model, f"a worker has failed, {report.error}")
+        elif call.done:
+            self._keep_here(call.model, f"a worker cannot load them: {report}")
+        trained = self._here.train_into(call.single, torch.from_numpy(call.results))
+        return {place: (loss, square) for place, loss, square in trained}
