@@ -165,11 +165,11 @@ class Training(Component):
     auto`, this is also the number of processes. Null uses all available cores. With `engine: ray`, this is the number
     of threads of each actor, and null means 1."""
     workers: Literal["auto"] | Annotated[int, Field(gt=0, le=1024)] = "auto"
-    """Number of processes that train jobs in parallel. It does not change the learnt values. With 1, all jobs are
-    trained in the main process. The main process also trains jobs that are too small to send, jobs of a sweep, and jobs
-    on a GPU. auto uses one process per thread in sufficiently long runs, but 1 with `engine: serial`. With `engine:
-    ray`, this is the number of actors, and auto uses the capacity of the cluster. Clients of a Flower app are trained
-    in these processes if several clients have messages at the same instant, or if their operation counts are known; for
+    """Number of processes that train jobs in parallel, including the main process. It does not change the learnt
+    values. The main process alone trains jobs that are too small to send, jobs of a sweep, and jobs on a GPU. auto uses
+    one process per thread in sufficiently long runs, but 1 with `engine: serial`. With `engine: ray`, this is the
+    number of actors, and auto uses the capacity of the cluster. Clients of a Flower app are trained in this number of
+    further processes if several clients have messages at the same instant, or if their operation counts are known; for
     apps, auto means 1."""
     checkpoint_s: float | None = Field(2.0, gt=0)
     """Minimum host time between two checkpoints, in seconds. A run that was killed continues from its last checkpoint.
