@@ -24,11 +24,13 @@ PAUSE = 0.01
 AWAY_S = 86_400.0
 """Minimum time in s without an arriving reply before a run with moving devices fails, because they may move into range.
 """
+MAX_FRUITLESS_AWAY = 100_000
+"""Number of failed attempts at which a run with moving devices fails before this time, as its deadline is too short."""
 
 
 def is_standstill(fruitless: int, lasted_s: float, *, moving: bool) -> bool:
     """Return True if no message is likely ever to arrive, after `fruitless` failed attempts in `lasted_s` seconds."""
-    return fruitless >= MAX_FRUITLESS_ROUNDS and (not moving or lasted_s >= AWAY_S)
+    return fruitless >= (MAX_FRUITLESS_AWAY if moving and lasted_s < AWAY_S else MAX_FRUITLESS_ROUNDS)
 
 
 @final

@@ -159,6 +159,8 @@ def test_those_who_move_have_a_day_to_come_back():
     assert rounds.is_standstill(1000, 0.0, moving=False)
     assert not rounds.is_standstill(1000, 86_399.0, moving=True)
     assert rounds.is_standstill(1000, 86_400.0, moving=True)
+    assert not rounds.is_standstill(99_999, 5.0, moving=True)
+    assert rounds.is_standstill(100_000, 5.0, moving=True), "with a deadline of 0.4 ms, a day would never pass"
     assert dispatcher.is_standstill is rounds.is_standstill
 
 
