@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from fednet_emu.analysis.quantities import TextResult, counted, joined
 from fednet_emu.analysis.ranking import positive_limits
-from fednet_emu.analysis.scales import COSTS, OF_ENERGY, RECORDED, TRADED, limits_text, measured
+from fednet_emu.analysis.scales import COSTS, RECORDED, TRADED, limits_text, measured
 from fednet_emu.analysis.settings import Names
 from fednet_emu.analysis.statistics import Paired, fewest_seeds, gaps, paired_difference
 from fednet_emu.analysis.study import (
@@ -39,7 +39,7 @@ EVERYWHERE = "all together"
 FLAGS = ("untrained", "unmeasured", "unpowered")
 """Columns, with the suffix `_a` or `_b`, that are True if the untrained model of this side meets the target, if its
 metric was not measured, and if the energy of this side excludes the computing of a larger share of devices."""
-ENERGIES = {name for cost in OF_ENERGY for name in (COSTS[cost].column, COSTS[cost].to_target)}
+ENERGIES = (COSTS["energy"].column, COSTS["energy"].to_target)
 
 
 @dataclass(frozen=True)

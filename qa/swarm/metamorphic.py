@@ -207,8 +207,7 @@ def twice_the_time(settings: Settings) -> str | None:
     if settings.get("network", {}).get("sidelink", {}).get("channel"):
         plain |= {f"network.sidelink.{key}": plain[key] for key in ("channel.rate", "channel.fading_model")}
     if "traffic" in settings:  # drawn gaps are rounded up to whole nanoseconds
-        gaps = ({"kind": "fixed", "mean_s": its["gap"]["mean_s"]} for its in settings["traffic"])
-        plain["traffic"] = [{**its, "gap": gap} for its, gap in zip(settings["traffic"], gaps, strict=True)]
+        plain["traffic"] = [{**its, "gap": its["gap"] | {"kind": "fixed"}} for its in settings["traffic"]]
     if scenario_of(settings).network.uplink.access.only_sums:
         plain["network.uplink.access.symbols_per_slot"] = 1000  # else a longer slot carries more
     scenario = scenario_of(with_values(settings, plain))
@@ -281,8 +280,7 @@ def renumbered(settings: Settings) -> str | None:
         "devices.mobility": "static",
     }
     if "traffic" in settings:  # users without a placement take the places of the devices in their order
-        place = {"kind": "disc", "radius_m": 100}
-        plain["traffic"] = [{**its, "placement": its.get("placement", place)} for its in settings["traffic"]]
+        plain["traffic"] = [{**its, "placement": {"kind": "disc", "radius_m": 100}} for its in settings["traffic"]]
     took_ns = []
     for devices in (range(count), range(count)[::-1]):
         there = {"kind": "list", "xy_m": [places[device] for device in devices]}

@@ -327,7 +327,7 @@ def test_a_delay_that_is_a_lower_bound_decides_only_what_it_can(raced):
 
 
 def test_an_energy_that_excludes_more_computing_is_not_ranked(raced):
-    """The 5 J of a are without the computing of any device, the 9 J of b without that of three in ten."""
+    """Setting a spends 5 J without the computing of all devices, b 9 J without the computing of 30 % of them."""
     view = raced({"a": [{"at": 5}] * 6, "b": [{"at": 9}] * 6})
     mixed, alike = (
         replace(view, runs=view.runs.assign(compute_unknown_share=shares))

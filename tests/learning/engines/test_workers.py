@@ -94,7 +94,7 @@ def equal(found, expected):
 @pytest.mark.parametrize("counts", [(2,), pytest.param((3, 4), marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("kind", "its"), crossed(MODULES, [(RuleEngine, "by-rule"), (BatchedEngine, "batched")]))
 def test_the_number_of_workers_changes_no_bit(kind, its, counts):
-    """Models and losses of 2, 3 and 4 workers are those of this process, over several rounds.
+    """With 2, 3 and 4 processes, models and losses are equal to those of one process, in several rounds.
 
     Here, too, an operation has one thread: the order in which several add up changes the last bits.
     """

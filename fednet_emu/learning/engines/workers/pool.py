@@ -86,7 +86,7 @@ class Pool:
             self._selector.register(worker.process.connection, EVENT_READ, worker)
 
     def give(self, call: Call, workers: int) -> None:
-        """Append a call to the queue. One of the first `workers` worker processes will run it."""
+        """Append a call to the queue, for one of the first `workers` worker processes, or for `next_of`."""
         self._waiting.append(call)
         self._receive(0)
         self._deal(workers)
@@ -104,8 +104,8 @@ class Pool:
             for call in calls:
                 if call.done:
                     return call
-            for call in calls:
-                if call in self._waiting and not call.deaths:
+            for call in self._waiting:
+                if call in calls and not call.deaths:
                     self._waiting.remove(call)
                     return call
             timeout_s = None

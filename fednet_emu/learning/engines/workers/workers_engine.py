@@ -40,7 +40,9 @@ takes about as long for these operations as starting the processes does."""
 
 @final
 class WorkersEngine(Engine):
-    """Engine that trains the jobs of large wavefronts in worker processes, and all other jobs in the main process.
+    """Engine that trains the jobs of large wavefronts in `workers` processes, one of which is the main process.
+
+    The main process trains all other jobs alone.
 
     Each worker uses the engine `name` of the scenario. The main process uses the engine `here`, which also divides jobs
     into stacks. If `at_once` is True, workers are used from the first large wavefront on, and otherwise after
@@ -153,7 +155,8 @@ class WorkersEngine(Engine):
         places_of = {call: places for places, call in stacks if call is not None}
         for call, _ in self._collected(list(places_of)):
             yield places_of.pop(call), list(map(torch.from_numpy, call.results))
-        for places in [places for places, call in stacks if call is None]:
+        unsent = [places for places, call in stacks if call is None]
+        for places in unsent:
             for stack, models in self._here.run_cohort(columns.part(places)):
                 yield [places[place] for place in stack], models
 
